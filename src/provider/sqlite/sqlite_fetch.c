@@ -73,7 +73,7 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
 static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it, dur_orchestration_item *item,
                          dur_error *err) {
     dur_fetched_message *messages = NULL;
-    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL, 0, &it->start, &it->queued };
+    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL, &it->start, &it->queued };
     int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->how->queue_messages_max, &messages,
                                      &item->message_count, &item->more_messages, err);
     item->messages = messages;

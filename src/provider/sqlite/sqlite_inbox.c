@@ -207,7 +207,6 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, du
     bool changed;
     txn->file = file;
     txn->conn = &file->writer;
-    txn->pass = ++file->pass;
     int code = dur__sq_found_gone(file, err);
     if (code == DUR_OK) {
         file->wait.until_us = until_us;

@@ -81,13 +81,6 @@ void *dur__sq_rows_take(dur__sq_rows *rows, dur_arena *arena, size_t size, size_
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-typedef struct dur__sq_given {
-    char *queue;
-    size_t count;
-    size_t taken;        /* of them, by the transaction under way … */
-    uint64_t taken_pass; /* … which is this one */
-} dur__sq_given;
-
 #define DUR__SQ_NOT_COUNTED SIZE_MAX
 
 /* A lease that a lane of this process holds: the store's row, remembered.  Leader. */
@@ -109,14 +102,12 @@ typedef struct dur__sq_lease {
     bool counted;     /* the row still counts the acquisition */
     uint64_t *tagged; /* ids of messages that the acquisition counted and no turn has consumed */
     size_t tagged_count;
-    size_t queued;       /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
-    bool dirty;          /* there may be messages to hand out; in lane->dirty */
-    bool read;           /* … and this round has read them */
-    bool gap;            /* queue messages were left out */
-    bool asked;          /* its lane was asked to give it up */
-    dur__map given;      /* queue messages that were handed out, by id: dur__sq_given */
-    dur__map queues;     /* the same by name */
-    uint64_t taken_pass; /* all of them are taken by this transaction */
+    size_t queued;  /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
+    bool dirty;     /* there may be messages to hand out; in lane->dirty */
+    bool read;      /* … and this round has read them */
+    bool gap;       /* queue messages were left out: of each queue the first few may be out at a time */
+    bool asked;     /* its lane was asked to give it up */
+    dur__map given; /* ids of queue messages that were handed out, and not consumed */
     dur__link lane_link;
     dur__link dirty_link;
 } dur__sq_lease;
@@ -350,7 +341,6 @@ struct dur__sq_file {
     uint64_t born_from; /* instances that the transaction under way has made with their first turn; 0: none … */
     bool born_mail;     /* … and something was sent to one of them */
     bool sessions_used; /* there may be session rows */
-    uint64_t pass;      /* transactions that were begun */
     bool relook;        /* memory may be behind the store: look at everything once more */
     bool boot_known;    /* the file has this boot's id */
     char *alive;        /* an owner that is registered, as of alive_epoch */
@@ -393,7 +383,6 @@ typedef struct dur__sq_txn {
     uint64_t now_ms;
     uint64_t boot_ms;
     sqlite3_int64 changes; /* of the connection, at its begin */
-    uint64_t pass;         /* new each time that a transaction begins, also when it is begun again */
 } dur__sq_txn;
 
 /* Requests that one thread has made together and waits for.  file->desk.lock */
@@ -560,12 +549,10 @@ void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader,
 void dur__sq_lease_ask(dur__sq_file *file, uint64_t key);             /* the same: it is suspended */
 void dur__sq_lease_free(dur__sq_lease *lease);
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
-/* A turn that keeps the lease takes a message, or all that were handed out: in its transaction, for the same round … */
-void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id);
-void dur__sq_lease_take_all(dur__sq_txn *txn, dur__sq_lease *lease);
+/* A turn that keeps the lease consumes a message: in its transaction, for the same round … */
+void dur__sq_lease_take(dur__sq_txn *txn, const dur__sq_lease *lease, uint64_t id);
 /* … and after it. */
 void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id);
-void dur__sq_lease_taken_all(dur__sq_lease *lease);
 void dur__sq_ready(dur__sq_file *file); /* an instance can be fetched from now on */
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err);
 void dur__sq_changed(dur__sq_file *file, const char *instance);
@@ -626,7 +613,6 @@ typedef struct dur__sq_first_start {
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;
     const dur__sq_lease *lease; /* NULL: nothing was handed out yet; else not what it was given of queues */
-    uint64_t pass;              /* the transaction, with a lease */
     dur__sq_first_start *start; /* where its first start goes, when it was learned; NULL: not asked */
     size_t *queued;             /* where the number of all its rows goes, when it was learned; NULL: not asked */
 } dur__sq_seen;

@@ -82,7 +82,7 @@ static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
     dur_fetched_message *messages = NULL;
     size_t count = 0;
     bool more = false;
-    dur__sq_seen seen = { lease->key, txn->now_ms, lease->seen_id, lease->seen_now, lease, txn->pass, NULL, NULL };
+    dur__sq_seen seen = { lease->key, txn->now_ms, lease->seen_id, lease->seen_now, lease, NULL, NULL };
     int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->round->queue_messages_max, &messages, &count,
                                      &more, &self->op.err);
     lease->read = true;

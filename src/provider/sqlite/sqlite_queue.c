@@ -344,65 +344,23 @@ void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key) {
     if (lease != NULL) lease->epoch = 0;
 }
 
-/* What of which queue was handed out and not consumed: of each queue the loop gets only so many at a time. */
+/* Only messages of queues: all others go by seen_id. */
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id) {
-    if (queue == NULL || dur__map_get_u64(&lease->given, id) != NULL) return;
-    dur__sq_given *given = dur__map_get(&lease->queues, queue);
-    if (given == NULL) {
-        given = dur__xcalloc(1, sizeof(*given));
-        given->queue = dur__xstrdup(queue);
-        dur__map_put(&lease->queues, given->queue, given);
-    }
-    given->count++;
-    dur__map_put_u64(&lease->given, id, given);
+    if (queue != NULL) dur__map_put_u64(&lease->given, id, lease);
 }
 
-/* There is room for the next; not before the turn's own round has read what there is. */
-void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id) {
+/* Its row is gone, and there is room for the next: the round that has the turn reads its queue behind it. */
+void dur__sq_lease_take(dur__sq_txn *txn, const dur__sq_lease *lease, uint64_t id) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    dur__sq_given *given = dur__map_get_u64(&lease->given, id);
-    if (given == NULL) return;
-    if (given->taken_pass != txn->pass) given->taken = 0;
-    given->taken_pass = txn->pass;
-    given->taken++;
-    if (lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
-}
-
-void dur__sq_lease_take_all(dur__sq_txn *txn, dur__sq_lease *lease) {
-    DUR_ASSERT(dur__sq_leads(txn->file));
-    lease->taken_pass = txn->pass;
-    if (lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
+    if (lease->gap && dur__map_get_u64(&lease->given, id) != NULL) dur__sq_lease_dirty(txn->file, lease->key);
 }
 
 void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id) {
-    dur__sq_given *given = dur__map_remove_u64(&lease->given, id);
-    if (given == NULL) return;
-    if (--given->count == 0) {
-        dur__map_remove(&lease->queues, given->queue);
-        dur__free(given->queue);
-        dur__free(given);
-    }
-}
-
-static void forget_given(dur__sq_lease *lease) {
-    dur__map_entry *entry;
-    for (size_t at = 0; (entry = dur__map_next(&lease->queues, &at)) != NULL;) {
-        dur__sq_given *given = entry->value;
-        dur__map_remove(&lease->queues, given->queue);
-        dur__free(given->queue);
-        dur__free(given);
-    }
-    dur__map_free(&lease->queues);
-    dur__map_free(&lease->given);
-}
-
-void dur__sq_lease_taken_all(dur__sq_lease *lease) {
-    forget_given(lease);
-    lease->tagged_count = 0;
+    (void)dur__map_remove_u64(&lease->given, id);
 }
 
 void dur__sq_lease_free(dur__sq_lease *lease) {
-    forget_given(lease);
+    dur__map_free(&lease->given);
     dur__free(lease->tagged);
     dur__free(lease->instance);
     dur__free(lease->token);

@@ -113,26 +113,20 @@ static int message_order(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* The first of one queue that were not handed out yet, as long as fewer than queue_max are out. */
+/* Of one queue the first queue_max may be out at a time: those of them that were not handed out yet. */
 static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
                              const char *name, uint32_t queue_max, bool *more, dur_error *err) {
-    const dur__sq_given *given = seen->lease != NULL ? dur__map_get(&seen->lease->queues, name) : NULL;
-    size_t out = given != NULL ? given->count : 0;
-    if (given != NULL && seen->lease->taken_pass == seen->pass)
-        out = 0;
-    else if (given != NULL && given->taken_pass == seen->pass)
-        out -= given->taken;
-    size_t room = queue_max == 0 ? SIZE_MAX : queue_max > out ? queue_max - out : 0;
-    uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + out + 1;
+    size_t room = queue_max == 0 ? SIZE_MAX : queue_max;
+    uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + 1;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_NAMED, &row, err, "iiti", seen->key, seen->now_ms, name, limit);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
-        if (given != NULL && dur__map_get_u64(&seen->lease->given, dur__sq_u64(row, 0)) != NULL) continue;
         if (room-- == 0) {
             *more = true;
             break;
         }
-        message_add(list, arena, row);
+        bool is_out = seen->lease != NULL && dur__map_get_u64(&seen->lease->given, dur__sq_u64(row, 0)) != NULL;
+        if (!is_out) message_add(list, arena, row);
     }
     dur__sq_end(&row);
     return code;

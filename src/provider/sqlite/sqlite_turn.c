@@ -231,7 +231,7 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, self->turn->lock_token);
     if (code != DUR_OK || lease == NULL) return code;
     lease->queued = DUR__SQ_NOT_COUNTED;
-    if (self->facts.keeps) dur__sq_lease_take_all(txn, lease);
+    if (self->facts.keeps && lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
     code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_SEEN, &self->op.err, "iii", self->key, lease->seen_id,
                        lease->seen_now);
     for (size_t at = 0; code == DUR_OK && (entry = dur__map_next(&lease->given, &at)) != NULL;)
@@ -638,9 +638,10 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_born_done(self, file);
         return;
     }
-    if (self->kept && lease != NULL && !turn->consume_listed)
-        dur__sq_lease_taken_all(lease);
-    else if (self->kept && lease != NULL)
+    if (self->kept && lease != NULL && !turn->consume_listed) {
+        dur__map_free(&lease->given);
+        lease->tagged_count = 0;
+    } else if (self->kept && lease != NULL)
         for (size_t i = 0; i < turn->consumed_count; i++)
             dur__sq_lease_taken(lease, turn->consumed[i]);
     if (lease != NULL && lease->queued != DUR__SQ_NOT_COUNTED) lease->queued -= self->messages_gone;
