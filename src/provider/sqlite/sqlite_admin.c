@@ -4,70 +4,47 @@
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
 
-static void row_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
-    memset(out, 0, sizeof *out);
-    uint64_t execution = dur__sq_u64(row, 4), status = dur__sq_u64(row, 5);
-    out->instance_id = dur__sq_dup(arena, row, 1);
-    out->orchestration_name = dur__sq_dup(arena, row, 2);
-    out->orchestration_version = dur__sq_dup(arena, row, 3);
-    out->current_execution_id = execution > 0 ? execution : 1;
-    out->status = status == DUR_STATUS_NONE ? DUR_STATUS_RUNNING : (dur_status)status;
-    out->parent_instance_id = dur__sq_dup(arena, row, 6);
-    out->created_at_ms = dur__sq_u64(row, 7);
-    out->updated_at_ms = dur__sq_u64(row, 8);
-    out->suspended = dur__sq_dup(arena, row, 9);
-    out->custom_status = dur__sq_dup(arena, row, 10);
-    out->custom_status_version = dur__sq_u64(row, 11);
-    out->owner = dur__sq_dup(arena, row, 12);
-    out->birth = dur__sq_u64(row, 17);
-}
+enum { ID, NAME, VERSION, EXECUTION, STATUS, PARENT, CREATED, UPDATED, SUSPENDED, CUSTOM_STATUS };
+enum { CUSTOM_STATUS_VERSION = 10, OWNER, BIRTH, OUTPUT, LAST_AT, HISTORY, START_AT, START, START_ID };
+enum { HANDLER = 19, UNSERVED, STUCK };
 
-/* What the row itself does not know: a step of a parked instance does not touch it, its last event knows when it was.
- */
-static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out,
-                        dur_error *err) {
-    uint64_t key = dur__sq_u64(row, 0), execution = dur__sq_u64(row, 4);
-    sqlite3_stmt *more = NULL;
-    int code;
-    if (dur__sq_is_null(row, 2)) { /* no name: it is listed for its start */
-        code = dur__sq_first(conn, DUR__SQ_QUEUE_START, &more, err, "i", key);
-        if (code != DUR_OK || more == NULL) return code;
-        out->start_pending = true;
-        out->created_at_ms = out->updated_at_ms = dur__sq_u64(more, 1);
-        out->pending_start = dur__sq_json(arena, more, 2);
-        out->pending_start_id = dur__sq_u64(more, 3);
-        dur__sq_end(&more);
-        return DUR_OK;
-    }
-    code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "i", key);
-    if (code == DUR_OK && more != NULL) out->output = dur__sq_dup(arena, more, 0);
-    dur__sq_end(&more);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_HISTORY_LAST, &more, err, "ii", key, execution);
-    if (code == DUR_OK && more != NULL && dur__sq_u64(more, 1) > out->updated_at_ms)
-        out->updated_at_ms = dur__sq_u64(more, 1);
-    dur__sq_end(&more);
-    return code;
-}
-
-/* The same from one statement: whoever waits for an instance asks it twice, and nothing else. */
-static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
-    enum { NAME = 2, OUTPUT = 18, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED, START_ID, STUCK };
-    bool named = !dur__sq_is_null(row, NAME), history = dur__sq_u64(row, HISTORY) != 0;
+/* A step of a parked instance does not touch its row: its last event knows when it was.  False: it is known by messages
+   only. */
+static bool row_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
+    uint64_t execution = dur__sq_u64(row, EXECUTION), status = dur__sq_u64(row, STATUS);
+    bool begun = !dur__sq_is_null(row, NAME) || dur__sq_u64(row, HISTORY) != 0;
     bool starts = !dur__sq_is_null(row, START);
-    row_fill(arena, row, out);
-    out->output = dur__sq_dup(arena, row, OUTPUT);
+    *out = (dur_instance_row){ .instance_id = dur__sq_dup(arena, row, ID),
+                               .orchestration_name = dur__sq_dup(arena, row, NAME),
+                               .orchestration_version = dur__sq_dup(arena, row, VERSION),
+                               .current_execution_id = execution > 0 ? execution : 1,
+                               .status = status == DUR_STATUS_NONE ? DUR_STATUS_RUNNING : (dur_status)status,
+                               .output = dur__sq_dup(arena, row, OUTPUT),
+                               .parent_instance_id = dur__sq_dup(arena, row, PARENT),
+                               .created_at_ms = dur__sq_u64(row, CREATED),
+                               .updated_at_ms = dur__sq_u64(row, UPDATED),
+                               .suspended = dur__sq_dup(arena, row, SUSPENDED),
+                               .custom_status = dur__sq_dup(arena, row, CUSTOM_STATUS),
+                               .custom_status_version = dur__sq_u64(row, CUSTOM_STATUS_VERSION),
+                               .owner = dur__sq_dup(arena, row, OWNER),
+                               .birth = dur__sq_u64(row, BIRTH),
+                               .start_pending = starts && !begun };
     if (dur__sq_u64(row, LAST_AT) > out->updated_at_ms) out->updated_at_ms = dur__sq_u64(row, LAST_AT);
-    if (starts) {
-        out->pending_start = dur__sq_json(arena, row, START);
-        out->pending_start_id = dur__sq_u64(row, START_ID);
-        out->start_pending = !named && !history;
-        if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, START_AT);
-    }
+    if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, START_AT);
+    return begun || starts;
+}
+
+static void start_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
+    if (dur__sq_is_null(row, START)) return;
+    out->pending_start = dur__sq_json(arena, row, START);
+    out->pending_start_id = dur__sq_u64(row, START_ID);
+}
+
+static void handler_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
     const char *handler = dur__sq_text(row, HANDLER);
     out->handler = handler[0] != '\0' ? dur_arena_strdup(arena, handler) : NULL;
     out->unserved = out->handler != NULL && dur__sq_u64(row, UNSERVED) != 0;
     out->stuck_session = dur__sq_dup(arena, row, STUCK);
-    return named || history || starts; /* else it is known by messages only */
 }
 
 int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
@@ -78,7 +55,11 @@ int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     bool exists = false;
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_WHOLE, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) exists = whole_fill(arena, row, out);
+    if (code == DUR_OK && row != NULL) {
+        exists = row_fill(arena, row, out);
+        start_fill(arena, row, out);
+        handler_fill(arena, row, out);
+    }
     dur__sq_end(&row);
     dur__sq_reader_done(file, conn);
     if (code == DUR_OK && !exists)
@@ -107,9 +88,9 @@ int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
                              query->parent, query->limit > 0 ? (uint64_t)query->limit : (uint64_t)INT64_MAX);
     while (code == DUR_OK && row != NULL) {
         dur_instance_row *one = dur__sq_rows_add(&list, sizeof(*one));
-        row_fill(arena, row, one);
-        code = row_complete(conn, arena, row, one, err);
-        if (code == DUR_OK) code = dur__sq_next(&row, err);
+        (void)row_fill(arena, row, one);
+        if (one->start_pending) start_fill(arena, row, one);
+        code = dur__sq_next(&row, err);
     }
     dur__sq_end(&row);
     dur__sq_reader_done(file, conn);
@@ -186,20 +167,15 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
                                dur_instance_stats *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    sqlite3_stmt *row = NULL;
-    uint64_t key = 0, execution = 0, event_bytes = 0, kv[2] = { 0 }, queue = 0;
+    uint64_t of[2] = { 0 }, event_bytes = 0, kv[2] = { 0 }, queue = 0;
     dur_event_row *events = NULL;
     size_t event_count = 0;
     *found = false;
     memset(out, 0, sizeof *out);
     int code = dur__sq_snapshot(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) {
-        key = dur__sq_u64(row, 0);
-        execution = dur__sq_u64(row, 4);
-        *found = execution != 0;
-    }
-    dur__sq_end(&row);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_INSTANCE_READ, of, 2, err, "t", instance);
+    uint64_t key = of[0], execution = of[1];
+    *found = execution != 0;
     if (code == DUR_OK && !*found && key != 0) /* perhaps its start waits */
         code = dur__sq_has(conn, DUR__SQ_QUEUE_START, found, err, "i", key);
     if (code == DUR_OK && *found)

@@ -197,15 +197,8 @@ static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
     int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
     for (size_t i = 0; i < self->count && code == DUR_OK && self->key != 0; i++) {
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_GET, &row, &op->err, "ii", self->ids[i], self->key);
-        if (code != DUR_OK || row == NULL) continue;
-        size_t size = (size_t)sqlite3_column_bytes(row, 0);
-        char *text = dur__xmalloc(size + 1);
-        if (size > 0) memcpy(text, dur__sq_text(row, 0), size);
-        dur__sq_end(&row);
-        code = dur__sq_dead_letter_row(txn, self->instance, self->reason, (dur_text){ text, size }, &op->err);
-        dur__free(text);
+        code = dur__sq_run(txn->conn, DUR__SQ_DEAD_MESSAGE, &op->err, "iiti", self->ids[i], self->key, self->reason,
+                           txn->now_ms);
         if (code == DUR_OK)
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &op->err, "ii", self->ids[i], self->key);
     }
@@ -264,13 +257,13 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     int code = dur__sq_state_of(txn, self->instance, &state, &op->err);
     self->key = state.key;
     if (code == DUR_OK && !state.exists) return not_found(&op->err, self->instance);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
-    uint64_t status = row != NULL ? dur__sq_u64(row, 5) : DUR_STATUS_NONE;
-    bool leased = row != NULL && !dur__sq_is_null(row, 13);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &op->err, "i", self->key);
+    uint64_t status = row != NULL ? dur__sq_u64(row, DUR__SQ_LEASE_STATUS) : DUR_STATUS_NONE;
+    bool leased = row != NULL && !dur__sq_is_null(row, DUR__SQ_LEASE_TOKEN);
     /* A lane of this process, or of another one; a lease without a lane can ask nobody. */
-    bool asks = leased && self->reason != NULL && !dur__sq_is_null(row, 12) &&
+    bool asks = leased && self->reason != NULL && !dur__sq_is_null(row, DUR__SQ_LEASE_OWNER) &&
                 (dur__map_get_u64(&txn->file->leases, self->key) != NULL ||
-                 !dur__sq_owner_known(txn->file, dur__sq_text(row, 12)));
+                 !dur__sq_owner_known(txn->file, dur__sq_text(row, DUR__SQ_LEASE_OWNER)));
     dur__sq_end(&row);
     if (self->reason != NULL && (status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED))
         return dur_error_set(&op->err, DUR_ESTATE, false, "sqlite.suspend", "instance %s has ended", self->instance);
@@ -285,7 +278,7 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->existed = leased && self->reason != NULL;
     if (code != DUR_OK || (leased && self->reason == NULL)) return code;
     if (!leased) return self->reason == NULL ? resume(txn, self->key, &op->err) : DUR_OK;
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->key);
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "inii", self->key, (uint64_t)1, (uint64_t)0);
     if (code == DUR_OK) code = dur__sq_release(txn, self->key, &(dur__sq_release_how){ .uncount = true }, &op->err);
     return code == DUR_OK ? dur__sq_count_lost(txn, &op->err) : code;
 }

@@ -69,7 +69,8 @@ static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, dur
     dur__sq_lease_recheck(txn->file, key);
     dur__sq_keys_add(deleted, key);
     txn->file->times.stale = true;
-    int code = dur__sq_run(txn->conn, DUR__SQ_DEAD_DELETED, err, "iti", key, DUR__DELETED, txn->now_ms);
+    int code =
+        dur__sq_run(txn->conn, DUR__SQ_DEAD_QUEUES, err, "itii", key, DUR__DELETED, txn->now_ms, (uint64_t)INT64_MAX);
     if (code == DUR_OK) code = dur__sq_history_delete(txn, key, 0, INT64_MAX, &out->events, err);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && code == DUR_OK; i++)
         code = delete_rows(txn, steps[i].sql, key, steps[i].count, err);

@@ -33,22 +33,12 @@ static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) 
 }
 
 /* Visible queue messages of an instance that does not exist: out of the way, but not lost.  Delayed ones wait. */
-static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena, dur_error *err) {
-    int code = DUR_OK;
-    sqlite3_stmt *row = NULL;
-    for (;;) {
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_ORPHAN, &row, err, "ii", it->key, txn->now_ms);
-        if (code != DUR_OK) return code;
-        if (row == NULL) break;
-        uint64_t id = dur__sq_u64(row, 0);
-        dur_text json = dur__sq_json(arena, row, 1);
-        dur__sq_end(&row);
-        code = dur__sq_dead_letter_row(txn, it->instance, DUR__NO_INSTANCE, json, err);
-        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, err, "ii", id, it->key);
-        if (code != DUR_OK) return code;
-    }
+static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_error *err) {
     uint64_t due = 0; /* of those that are left; 0: there are none */
-    code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_ORPHAN_NEXT, &due, 1, err, "i", it->key);
+    int code =
+        dur__sq_run(txn->conn, DUR__SQ_DEAD_QUEUES, err, "itii", it->key, DUR__NO_INSTANCE, txn->now_ms, txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_QUEUES, err, "ii", it->key, txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_ORPHAN_NEXT, &due, 1, err, "i", it->key);
     return code == DUR_OK ? dur__sq_set_ready(txn, it->key, due != 0, due, err) : code;
 }
 
@@ -67,7 +57,7 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
     if (!exists && it->execution != 0) code = dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, &exists, err, "i", it->key);
     if (code != DUR_OK || exists) return code;
     *runs = false;
-    return orphans_bury(txn, it, arena, err);
+    return orphans_bury(txn, it, err);
 }
 
 static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it, dur_orchestration_item *item,
@@ -83,11 +73,8 @@ static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it
 }
 
 /* The fetch counts for each of them. */
-static int messages_tag(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, const char *token,
-                        const dur_orchestration_item *item, dur_error *err) {
+static int messages_tag(dur__sq_txn *txn, const char *token, const dur_orchestration_item *item, dur_error *err) {
     int code = DUR_OK;
-    if (self->how->queue_messages_max == 0 && item->message_count > 1)
-        return dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG, err, "iti", it->key, token, txn->now_ms);
     for (size_t i = 0; i < item->message_count && code == DUR_OK; i++)
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG_ONE, err, "it", item->messages[i].id, token);
     return code;
@@ -158,13 +145,7 @@ static int works_read(dur__sq_txn *txn, dur_arena *arena, const candidate *it, d
 }
 
 static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_item *item, dur__sq_lane *lane) {
-    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
-    lease->key = it->key;
-    lease->instance = dur__xstrdup(it->instance);
-    lease->token = dur__xstrdup(item->lock_token);
-    lease->name = dur__xstrdup(it->name);
-    lease->version = dur__xstrdup(it->version);
-    lease->lane = lane;
+    dur__sq_lease *lease = dur__sq_lease_new(lane, it->key, it->instance, item->lock_token, it->name, it->version);
     lease->execution = it->execution;
     lease->last_event = item->last_event_id;
     lease->has_execution = it->execution != 0 && it->name != NULL;
@@ -196,7 +177,7 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     }
     char token[80];
     dur__sq_token(txn, token, 'k', key);
-    code = messages_tag(txn, self, it, token, item, err);
+    code = messages_tag(txn, token, item, err);
     if (code != DUR_OK) return code;
     item->instance = it->instance;
     item->lock_token = dur_arena_strdup(self->arena, token);
@@ -361,8 +342,7 @@ static void fetch_done(dur__sq_op *op, dur__sq_file *file) {
         lease->gap = self->items[i].more_messages;
         for (size_t k = 0; k < self->items[i].message_count; k++)
             dur__sq_lease_give(lease, self->items[i].messages[k].queue, self->items[i].messages[k].id);
-        dur__list_push(&lease->lane->leases, &lease->lane_link);
-        dur__map_put_u64(&file->leases, lease->key, lease);
+        dur__sq_lease_enter(lease);
         if (file->due_seen_ms <= lease->seen_now) continue;
         dur__sq_lease_dirty(file, lease->key); /* what became due behind the fetch found no lease here yet */
         atomic_store(&lease->lane->signalled, true);
@@ -402,21 +382,9 @@ void dur__sq_fetch_op_drop(dur__sq_fetch_op *self) {
 static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
                       size_t max, size_t *count, dur_error *err) {
     dur__sq_fetch_op op;
-    dur__sq_waiter waiter;
-    *count = 0;
-    bool waits = store->long_poll && how->poll_ms > 0;
-    uint64_t until = dur__monotonic_us() / 1000 + how->poll_ms;
-    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
-    if (code != DUR_OK) return code;
-    for (;;) {
-        dur__sq_fetch_op_init(&op, how, arena, NULL, out, max);
-        code = dur__sq_submit(store->file, &op.op, err);
-        *count = code == DUR_OK ? op.count : 0;
-        uint64_t now = dur__monotonic_us() / 1000;
-        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
-        dur__sq_sleep(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
-    }
-    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    dur__sq_fetch_op_init(&op, how, arena, NULL, out, max);
+    int code = dur__sq_poll(store, &op.op, &op.count, how->poll_ms, err);
+    *count = code == DUR_OK ? op.count : 0;
     return code;
 }
 
@@ -454,13 +422,13 @@ static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
     uint64_t key = dur__sq_token_key(self->token, 'k');
     sqlite3_stmt *row = NULL;
     if (key == 0) return lock_lost(&op->err, "sqlite.abandon");
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", key);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &op->err, "i", key);
     if (code != DUR_OK) return code;
-    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), self->token);
+    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), self->token);
     dur__sq_end(&row);
     if (!ours) return lock_lost(&op->err, "sqlite.abandon");
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNTAG, &op->err, "iti", key, self->token,
-                       (uint64_t)(self->ignore_attempt ? 1 : 0));
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "itii", key, self->token,
+                       (uint64_t)self->ignore_attempt, (uint64_t)0);
     dur__sq_release_how how = { .uncount = self->ignore_attempt };
     if (self->ms > 0) how.not_before = dur__sq_after(txn->now_ms, self->ms);
     return code == DUR_OK ? dur__sq_release(txn, key, &how, &op->err) : code;
@@ -475,11 +443,11 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     uint64_t key = dur__sq_token_key(self->token, 'k'), until = dur__sq_after(txn->boot_ms, self->ms);
     sqlite3_stmt *row = NULL;
     if (key == 0) return lock_lost(&op->err, "sqlite.renew");
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", key);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &op->err, "i", key);
     if (code != DUR_OK) return code;
-    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), self->token);
-    bool timed = row != NULL && !dur__sq_is_null(row, 14);
-    if (timed && dur__sq_u64(row, 14) <= txn->boot_ms) ours = false;
+    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), self->token);
+    bool timed = row != NULL && !dur__sq_is_null(row, DUR__SQ_LEASE_UNTIL);
+    if (timed && dur__sq_u64(row, DUR__SQ_LEASE_UNTIL) <= txn->boot_ms) ours = false;
     dur__sq_end(&row);
     if (!ours) return lock_lost(&op->err, "sqlite.renew");
     if (!timed) return DUR_OK; /* it lives with its owner */

@@ -195,9 +195,9 @@ void dur__sq_intact_close(dur__sq_file *file) {
 
 static int same_position(dur__sq_txn *txn, const dur__sq_lease *lease, bool *same, dur_error *err) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
-    bool ours = code == DUR_OK && row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
-    uint64_t execution = ours ? dur__sq_u64(row, 4) : 0, last = 0;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, err, "i", lease->key);
+    bool ours = code == DUR_OK && row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), lease->token);
+    uint64_t execution = ours ? dur__sq_u64(row, DUR__SQ_LEASE_EXECUTION) : 0, last = 0;
     dur__sq_end(&row);
     *same = true;
     if (code != DUR_OK || !ours) return code; /* ended by somebody: that happens without a restore */

@@ -139,7 +139,7 @@ struct dur__sq_lane {
     const dur_handler_filter *handlers; /* NULL: all */
     pthread_t thread;                   /* that calls it, when has_thread */
     bool has_thread;
-    enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->desk.lock */
+    bool rests;             /* it has to be woken; file->desk.lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
     bool stepped;           /* dur_lane_options: whoever rests it has other things to do than to spin */
     uint64_t rest_us;       /* how long its sleeps were lately */
@@ -542,11 +542,14 @@ typedef struct dur__sq_state {
 int dur__sq_state_of(dur__sq_txn *txn, const char *instance, dur__sq_state *out, dur_error *err);
 /* The instance of that birth, or one that came here with its history and without a birth. */
 int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err);
-int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err);
 void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader, after COMMIT */
 void dur__sq_lease_ask(dur__sq_file *file, uint64_t key);             /* the same: it is suspended */
+/* Of a lane that has it, or will have it after COMMIT: then it is entered. */
+dur__sq_lease *dur__sq_lease_new(dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
+                                 const char *name, const char *version);
+void dur__sq_lease_enter(dur__sq_lease *lease);
 void dur__sq_lease_free(dur__sq_lease *lease);
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
 /* A turn that keeps the lease consumes a message: in its transaction, for the same round … */
@@ -561,6 +564,10 @@ void dur__sq_token(dur__sq_txn *txn, char out[80], char kind, uint64_t key);
 uint64_t dur__sq_token_key(const char *token, char kind); /* 0: not ours */
 /* An absolute time `delay` after now, without overflow. */
 uint64_t dur__sq_after(uint64_t now, uint64_t delay);
+
+/* What DUR__SQ_INSTANCE_LEASE reads of an instance. */
+enum { DUR__SQ_LEASE_ID, DUR__SQ_LEASE_EXECUTION, DUR__SQ_LEASE_STATUS, DUR__SQ_LEASE_SUSPENDED };
+enum { DUR__SQ_LEASE_OWNER = 4, DUR__SQ_LEASE_TOKEN, DUR__SQ_LEASE_UNTIL, DUR__SQ_LEASE_ACQUISITIONS };
 
 /* ---- turns, fetches, work ---------------------------------------------------------------------------------------- */
 
@@ -664,6 +671,8 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err);
 void dur__sq_wake_close(dur__sq_file *file);
 void dur__sq_wake_drain(dur__sq_file *file);
 void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us); /* after a commit that took so long */
+/* Submit it until it has found something, or, with poll=long, that time is over. */
+int dur__sq_poll(dur__sq_store *store, dur__sq_op *op, const size_t *count, uint64_t poll_ms, dur_error *err);
 int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err);
 void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter);
 /* Did another connection commit since the writer last looked?  Leader. */

@@ -57,13 +57,13 @@ void dur__sq_lane_close(dur_lane *base) {
     dur__free(lane);
 }
 
-static void lane_state(dur__sq_lane *lane, int state) {
+static void lane_rests(dur__sq_lane *lane, bool rests) {
     dur__mutex_lock(&lane->file->desk.lock);
     if (!lane->has_thread || !pthread_equal(lane->thread, pthread_self())) {
         lane->thread = pthread_self();
         lane->has_thread = true;
     }
-    lane->state = state == 0 ? DUR__SQ_LANE_OUT : state == 1 ? DUR__SQ_LANE_ROUND : DUR__SQ_LANE_WAIT;
+    lane->rests = rests;
     dur__mutex_unlock(&lane->file->desk.lock);
 }
 
@@ -102,8 +102,8 @@ static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
 /* Somebody touched the row in this transaction: its turn ended the lease, or an operation looked at it. */
 static int still_ours(dur__sq_txn *txn, const dur__sq_lease *lease, bool *ours, dur_error *err) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
-    *ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, err, "i", lease->key);
+    *ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), lease->token);
     dur__sq_end(&row);
     return code;
 }
@@ -239,39 +239,28 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     round_ops ops;
-    round_prepare(&ops, lane, arena, round);
-    lane_state(lane, 1);
+    lane_rests(lane, false);
     int code = dur__sq_lead(file, err);
-    if (code == DUR_OK) {
-        lane->asks_instances = round->fetch != NULL && round->fetch->kind != DUR_FETCH_SUSPECT;
-        lane->asks_work = round->work != NULL && round->work->kind != DUR_FETCH_SUSPECT;
-        /* A round that does not look everywhere leaves the signal for the next wait. */
-        if (lane->asks_instances && lane->asks_work) atomic_store(&lane->signalled, false);
-        lane->left_inbox = false;
-        dur__sq_batch(file, dur__sq_busy_until(file), lane, ops.list, round->turn_count + round->ack_count, ops.last,
-                      ops.last_count);
-        bool looked = round->fetch != NULL && !ops.fetch.op.failed;
-        lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspect != 0 : file->ready_maybe;
-        if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
-            code = ops.held.op.err.code;
-            if (err != NULL) *err = ops.held.op.err;
-        }
-        if (code == DUR_OK) { /* else nobody reads the answers: the next round tells */
-            round->lost = names_take(&lane->lost, arena, &round->lost_count);
-            round->asked = names_take(&lane->asked, arena, &round->asked_count);
-        }
-        dur__sq_unlead(file);
-    } else {
-        for (size_t i = 0; i < round->turn_count; i++) {
-            ops.turns[i].op.err = (dur_error)DUR_ERROR_INIT;
-            dur_error_set(&ops.turns[i].op.err, (dur_code)code, false, "sqlite.round", "%s", dur_code_text(code));
-            ops.turns[i].op.undone = true;
-        }
-        for (size_t i = 0; i < round->ack_count; i++)
-            dur_error_set(&ops.acks[i].op.err, (dur_code)code, false, "sqlite.round", "%s", dur_code_text(code));
-        ops.fetch.op.failed = ops.work.op.failed = true;
+    if (code != DUR_OK) return code;
+    round_prepare(&ops, lane, arena, round);
+    lane->asks_instances = round->fetch != NULL && round->fetch->kind != DUR_FETCH_SUSPECT;
+    lane->asks_work = round->work != NULL && round->work->kind != DUR_FETCH_SUSPECT;
+    /* A round that does not look everywhere leaves the signal for the next wait. */
+    if (lane->asks_instances && lane->asks_work) atomic_store(&lane->signalled, false);
+    lane->left_inbox = false;
+    dur__sq_batch(file, dur__sq_busy_until(file), lane, ops.list, round->turn_count + round->ack_count, ops.last,
+                  ops.last_count);
+    bool looked = round->fetch != NULL && !ops.fetch.op.failed;
+    lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspect != 0 : file->ready_maybe;
+    if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
+        code = ops.held.op.err.code;
+        if (err != NULL) *err = ops.held.op.err;
     }
-    lane_state(lane, 0);
+    if (code == DUR_OK) { /* else nobody reads the answers: the next round tells */
+        round->lost = names_take(&lane->lost, arena, &round->lost_count);
+        round->asked = names_take(&lane->asked, arena, &round->asked_count);
+    }
+    dur__sq_unlead(file);
     round_answer(&ops, round);
     if (round->now_ms == 0) round->now_ms = file->world->wall_ms(file->world->data);
     uint64_t left = dur__sq_time_left(file, DUR_NEVER);
@@ -320,14 +309,14 @@ int dur__sq_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     int code = DUR_OK;
-    lane_state(lane, 2);
+    lane_rests(lane, true);
     uint64_t left_ms = look_around(lane, &code, err) ? 0 : dur__sq_time_left(file, DUR_NEVER);
     if (left_ms > 0) {
         lane->rest_at_us = dur__monotonic_us();
         if (lane->rest_us <= SPIN_WORTH_US && !lane->stepped) (void)dur__waker_spin(lane->waker, SPIN_US);
         if (dur__sq_rest(file, lane->waker, left_ms, out)) return DUR_OK;
     }
-    lane_state(lane, 0);
+    lane_rests(lane, false);
     return code;
 }
 
@@ -337,7 +326,7 @@ int dur__sq_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_err
     *news = dur__sq_rise(lane->file, lane->waker);
     uint64_t took_us = dur__monotonic_us() - lane->rest_at_us;
     lane->rest_us = (3 * lane->rest_us + (took_us < REST_MOST_US ? took_us : REST_MOST_US)) / 4;
-    lane_state(lane, 0);
+    lane_rests(lane, false);
     return DUR_OK;
 }
 

@@ -397,33 +397,18 @@ static bool busy_parameter(dur_sqlite_options *options, const char *text, size_t
     return ms > 0;
 }
 
+/* Is the text one of the two?  Then *out says whether it is the second. */
+static bool one_of(const char *text, size_t size, const char *no, const char *yes, bool *out) {
+    bool is_yes = strlen(yes) == size && memcmp(yes, text, size) == 0;
+    bool is_no = strlen(no) == size && memcmp(no, text, size) == 0;
+    if (is_yes || is_no) *out = is_yes;
+    return is_yes || is_no;
+}
+
 static int url_parameter(dur_sqlite_options *options, bool *long_poll, const char *text, size_t size, dur_error *err) {
-    static const struct {
-        const char *text;
-        int what;
-    } known[] = { { "durability=full", 0 }, { "durability=relaxed", 1 }, { "create=0", 2 },
-                  { "create=1", 3 },        { "poll=long", 4 },          { "poll=short", 5 } };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strlen(known[i].text) != size || memcmp(known[i].text, text, size) != 0) continue;
-        switch (known[i].what) {
-        case 0:
-            options->relaxed_durability = false;
-            break;
-        case 1:
-            options->relaxed_durability = true;
-            break;
-        case 2:
-            options->must_exist = true;
-            break;
-        case 3:
-            options->must_exist = false;
-            break;
-        default:
-            *long_poll = known[i].what == 4;
-            break;
-        }
-        return DUR_OK;
-    }
+    if (one_of(text, size, "durability=full", "durability=relaxed", &options->relaxed_durability)) return DUR_OK;
+    if (one_of(text, size, "create=1", "create=0", &options->must_exist)) return DUR_OK;
+    if (one_of(text, size, "poll=short", "poll=long", long_poll)) return DUR_OK;
     if (busy_parameter(options, text, size)) return DUR_OK;
     return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
                          "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1, busy_ms=1…999999999 and "

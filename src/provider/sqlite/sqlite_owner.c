@@ -155,7 +155,8 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
     int code = leases_of(self, txn);
     if (code == DUR_OK && !self->clean) code = remember_crash(self, txn);
     for (size_t i = 0; i < self->keys.count && code == DUR_OK && self->clean; i++)
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->keys.list[i]);
+        code =
+            dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "inii", self->keys.list[i], (uint64_t)1, (uint64_t)0);
     for (size_t i = 0; i < self->keys.count && code == DUR_OK && !self->clean; i++)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_CRASHED, &op->err, "i", self->keys.list[i]);
     for (size_t i = 0; i < self->keys.count && code == DUR_OK; i++)

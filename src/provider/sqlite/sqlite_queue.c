@@ -308,11 +308,6 @@ int dur__sq_state_of(dur__sq_txn *txn, const char *instance, dur__sq_state *out,
     return code;
 }
 
-int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err) {
-    DUR_ASSERT(dur__sq_leads(txn->file));
-    return dur__sq_run(txn->conn, DUR__SQ_DEAD_ADD, err, "ttij", instance, reason, txn->now_ms, &json);
-}
-
 int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
@@ -357,6 +352,24 @@ void dur__sq_lease_take(dur__sq_txn *txn, const dur__sq_lease *lease, uint64_t i
 
 void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id) {
     (void)dur__map_remove_u64(&lease->given, id);
+}
+
+dur__sq_lease *dur__sq_lease_new(dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
+                                 const char *name, const char *version) {
+    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
+    lease->lane = lane;
+    lease->key = key;
+    lease->instance = dur__xstrdup(instance);
+    lease->token = dur__xstrdup(token);
+    lease->name = dur__xstrdup(name);
+    lease->version = dur__xstrdup(version);
+    lease->queued = DUR__SQ_NOT_COUNTED;
+    return lease;
+}
+
+void dur__sq_lease_enter(dur__sq_lease *lease) {
+    dur__list_push(&lease->lane->leases, &lease->lane_link);
+    dur__map_put_u64(&lease->lane->file->leases, lease->key, lease);
 }
 
 void dur__sq_lease_free(dur__sq_lease *lease) {
@@ -423,10 +436,10 @@ static int leases_compare(dur__sq_txn *txn, dur_error *err) {
     for (size_t at = 0; (entry = dur__map_next(&file->leases, &at)) != NULL;) {
         dur__sq_lease *lease = entry->value;
         sqlite3_stmt *row = NULL;
-        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
+        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, err, "i", lease->key);
         if (code != DUR_OK) return code;
-        bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
-        bool suspended = ours && !dur__sq_is_null(row, 9);
+        bool ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), lease->token);
+        bool suspended = ours && !dur__sq_is_null(row, DUR__SQ_LEASE_SUSPENDED);
         dur__sq_end(&row);
         if (!ours)
             dur__sq_lease_drop(file, lease->key, true);

@@ -134,26 +134,17 @@ static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows 
 
 static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
                              uint32_t queue_max, bool *more, dur_error *err) {
-    char *name = dur__xstrdup("");
-    bool first = true;
-    int code = DUR_OK;
-    while (code == DUR_OK) {
+    const char *from = "";
+    for (;;) {
         sqlite3_stmt *row = NULL;
-        /* the next queue name; the first look takes the empty name too */
-        code = dur__sq_first(conn, first ? DUR__SQ_QUEUE_NAME_FIRST : DUR__SQ_QUEUE_NAMES, &row, err,
-                             first ? "i" : "it", seen->key, name);
-        first = false;
-        if (code != DUR_OK || row == NULL || dur__sq_is_null(row, 0)) {
-            dur__sq_end(&row);
-            break;
-        }
-        dur__free(name);
-        name = dur__xstrdup(dur__sq_text(row, 0));
+        int code = dur__sq_first(conn, DUR__SQ_QUEUE_NAME, &row, err, "it", seen->key, from);
+        const char *name = row != NULL ? dur__sq_dup(arena, row, 0) : NULL;
         dur__sq_end(&row);
+        if (code != DUR_OK || name == NULL) return code;
         code = messages_of_queue(conn, arena, list, seen, name, queue_max, more, err);
+        if (code != DUR_OK) return code;
+        from = dur_arena_format(arena, "%s\x01", name); /* see dur__sq_handler_after */
     }
-    dur__free(name);
-    return code;
 }
 
 enum { FEW = 8 };
@@ -187,14 +178,14 @@ int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_se
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err) {
     dur__sq_rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
-    bool all = queue_max == 0 && seen->lease == NULL, done = false;
+    bool done = false;
     int code = DUR_OK;
     if (seen->lease == NULL) code = messages_few(conn, arena, &list, seen, queue_max, &done, err);
     if (code == DUR_OK && !done)
-        code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
-                             seen->key, seen->now_ms, seen->id, seen->seen_now);
+        code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii", seen->key, seen->now_ms, seen->id,
+                             seen->seen_now);
     if (code == DUR_OK && !done) code = messages_add(&list, arena, row, err);
-    if (code == DUR_OK && !done && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
+    if (code == DUR_OK && !done) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
     if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
     *out = dur__sq_rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
@@ -232,31 +223,18 @@ int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool mer
     return code;
 }
 
-/* Key and current execution of an instance, as a reader sees it; key 0: none. */
-static int instance_of(dur__sq_conn *conn, const char *instance, uint64_t *key, uint64_t *execution, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    *key = *execution = 0;
-    int code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) {
-        *key = dur__sq_u64(row, 0);
-        *execution = dur__sq_u64(row, 4);
-    }
-    dur__sq_end(&row);
-    return code;
-}
-
 int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
                  size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    uint64_t key = 0, execution = 0;
+    uint64_t of[2] = { 0 }; /* key and current execution */
     *out = NULL;
     *count = 0;
     int code = dur__sq_snapshot(file, &conn, err);
-    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
-    if (code == DUR_OK && key != 0)
-        code = dur__sq_read_history(conn, arena, instance, key, execution_id != 0 ? execution_id : execution, out,
-                                    count, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_INSTANCE_READ, of, 2, err, "t", instance);
+    if (code == DUR_OK && of[0] != 0)
+        code = dur__sq_read_history(conn, arena, instance, of[0], execution_id != 0 ? execution_id : of[1], out, count,
+                                    err);
     dur__sq_reader_done(file, conn);
     return code;
 }
@@ -268,11 +246,11 @@ int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *
     sqlite3_stmt *row = NULL;
     *changed = false;
     int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 11) > last_seen) {
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_READ, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 2) > last_seen) {
         *changed = true;
-        *status = dur__sq_dup(arena, row, 10);
-        *version = dur__sq_u64(row, 11);
+        *status = dur__sq_dup(arena, row, 3);
+        *version = dur__sq_u64(row, 2);
     }
     dur__sq_end(&row);
     dur__sq_reader_done(file, conn);
@@ -284,12 +262,9 @@ int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *insta
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    uint64_t key = 0, execution = 0;
     *value = NULL;
-    int code = dur__sq_snapshot(file, &conn, err);
-    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KV_GET_DELTA, &row, err, "it", key, name);
-    if (code == DUR_OK && row == NULL) code = dur__sq_first(conn, DUR__SQ_KV_GET, &row, err, "it", key, name);
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KV_GET, &row, err, "tt", instance, name);
     if (code == DUR_OK && row != NULL) *value = dur__sq_dup(arena, row, 0);
     dur__sq_end(&row);
     dur__sq_reader_done(file, conn);
@@ -300,11 +275,11 @@ int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
                               size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    uint64_t key = 0, execution = 0;
+    uint64_t key = 0;
     *out = NULL;
     *count = 0;
     int code = dur__sq_snapshot(file, &conn, err);
-    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_KEY_OF, &key, 1, err, "t", instance);
     if (code == DUR_OK && key != 0) code = dur__sq_read_kv(conn, arena, key, true, out, count, err);
     dur__sq_reader_done(file, conn);
     return code;

@@ -36,20 +36,21 @@ static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* The row as it is in the store: for turns of nobody's lane, and after somebody else has written. */
 static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &self->op.err, "i", self->key);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &self->op.err, "i", self->key);
     if (code != DUR_OK) return code;
     if (row == NULL) {
         return compare ? dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: no such instance") : DUR_OK;
     }
-    const char *token = dur__sq_text(row, 13);
+    const char *token = dur__sq_text(row, DUR__SQ_LEASE_TOKEN);
     bool ours = token != NULL && self->turn->lock_token != NULL && strcmp(token, self->turn->lock_token) == 0;
-    bool expired = !dur__sq_is_null(row, 14) && dur__sq_u64(row, 14) <= txn->boot_ms;
-    bool other = self->turn->instance != NULL && !dur__str_eq(self->turn->instance, dur__sq_text(row, 1));
+    bool expired = !dur__sq_is_null(row, DUR__SQ_LEASE_UNTIL) && dur__sq_u64(row, DUR__SQ_LEASE_UNTIL) <= txn->boot_ms;
+    bool other =
+        self->turn->instance != NULL && !dur__str_eq(self->turn->instance, dur__sq_text(row, DUR__SQ_LEASE_ID));
     self->was_leased = token != NULL;
-    self->current = dur__sq_u64(row, 4);
-    self->counted = dur__sq_u64(row, 15) > 0;
+    self->current = dur__sq_u64(row, DUR__SQ_LEASE_EXECUTION);
+    self->counted = dur__sq_u64(row, DUR__SQ_LEASE_ACQUISITIONS) > 0;
     dur__free(self->instance);
-    self->instance = dur__xstrdup(dur__sq_text(row, 1));
+    self->instance = dur__xstrdup(dur__sq_text(row, DUR__SQ_LEASE_ID));
     dur__sq_end(&row);
     if (compare && (!ours || other)) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
     if (compare && expired) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: the lock has expired");
@@ -179,12 +180,8 @@ static int work_consume(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_worke
         dur__sq_end(&row);
         if (code != DUR_OK) return code;
     }
-    if (claim->ref.row_id != 0)
-        code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME, &self->op.err, "iiiiti", key, claim->ref.execution_id,
-                           claim->ref.activity_id, claim->ref.row_id, claim->lock_token, txn->boot_ms);
-    else
-        code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME_ANY, &self->op.err, "iiiti", key, claim->ref.execution_id,
-                           claim->ref.activity_id, claim->lock_token, txn->boot_ms);
+    code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME, &self->op.err, "iiiiti", key, claim->ref.execution_id,
+                       claim->ref.activity_id, claim->ref.row_id, claim->lock_token, txn->boot_ms);
     *gone = code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0;
     return code;
 }
@@ -274,7 +271,8 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         (facts->clears_counts || facts->uncounts) && (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
         code = messages_clear(self, txn);
     if (code == DUR_OK && self->was_leased && facts->take_over)
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "itii", self->key, (const char *)NULL,
+                           (uint64_t)UINT32_MAX, (uint64_t)0); /* what it leaves begins anew */
     if (code == DUR_OK && facts->never_was) {
         code = dur__sq_run(txn->conn, DUR__SQ_DEAD_FRONT, &self->op.err, "iti", self->key, DUR__NEVER_STARTED,
                            txn->now_ms);
@@ -611,17 +609,11 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
 /* A lease that was acquired outside of lanes and is kept by a round belongs to that lane from now on. */
 static dur__sq_lease *lease_adopt(dur__sq_turn_op *self, dur__sq_file *file) {
     if (self->lane == NULL || self->instance == NULL) return NULL;
-    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
-    lease->key = self->key;
-    lease->instance = dur__xstrdup(self->instance);
-    lease->token = dur__xstrdup(self->turn->lock_token);
-    lease->lane = self->lane;
+    dur__sq_lease *lease = dur__sq_lease_new(self->lane, self->key, self->instance, self->turn->lock_token, NULL, NULL);
     lease->execution = self->current;
-    lease->queued = DUR__SQ_NOT_COUNTED;
     lease->seen_id = self->turn->seen_id;
     lease->seen_now = self->turn->seen_now_ms;
-    dur__list_push(&self->lane->leases, &lease->lane_link);
-    dur__map_put_u64(&file->leases, lease->key, lease);
+    dur__sq_lease_enter(lease);
     dur__sq_lease_dirty(file, lease->key); /* nobody was told of what has come so far */
     return lease;                          /* epoch 0: the first turn compares it with the store */
 }

@@ -177,13 +177,10 @@ void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
     turn->store_key = self->key;
     turn->lock_token = self->token;
     if (!self->kept) return;
-    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
-    lease->key = self->key;
-    lease->instance = dur__xstrdup(turn->instance);
-    lease->token = dur__xstrdup(self->token);
-    lease->name = dur__xstrdup(turn->metadata.orchestration_name);
-    lease->version = dur__xstrdup(turn->metadata.orchestration_version);
-    lease->lane = self->lane;
+    const dur_execution_metadata *meta = &turn->metadata;
+    dur__sq_lease *lease = dur__sq_lease_new(self->lane, self->key, turn->instance, self->token,
+                                             meta->orchestration_name, meta->orchestration_version);
+    lease->queued = 0;
     lease->execution = turn->execution_id;
     lease->last_event = self->last_event;
     lease->has_execution = lease->untimed = true;
@@ -191,8 +188,7 @@ void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
     lease->epoch = file->epoch;
     lease->seen_id = self->born_max_id;
     lease->seen_now = self->born_now_ms;
-    dur__list_push(&self->lane->leases, &lease->lane_link);
-    dur__map_put_u64(&file->leases, lease->key, lease);
+    dur__sq_lease_enter(lease);
     if (!file->born_mail) return;
     dur__sq_lease_dirty(file, lease->key);
     atomic_store(&self->lane->signalled, true);

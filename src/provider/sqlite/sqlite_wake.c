@@ -275,6 +275,22 @@ void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
     dur__free(waiter->instance);
 }
 
+int dur__sq_poll(dur__sq_store *store, dur__sq_op *op, const size_t *count, uint64_t poll_ms, dur_error *err) {
+    dur__sq_waiter waiter;
+    bool waits = store->long_poll && poll_ms > 0;
+    uint64_t until = dur__monotonic_us() / 1000 + poll_ms;
+    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
+    if (code != DUR_OK) return code;
+    for (;;) {
+        code = dur__sq_submit(store->file, op, err);
+        uint64_t now = dur__monotonic_us() / 1000;
+        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
+        dur__sq_sleep(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
+    }
+    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    return code;
+}
+
 /* ---- watches of clients ---- */
 
 typedef struct sq_watch {

@@ -267,22 +267,11 @@ void dur__sq_work_op_init(dur__sq_work_op *self, const dur_work_fetch *how, dur_
 static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                       size_t max, size_t *count, dur_error *err) {
     dur__sq_work_op op;
-    dur__sq_waiter waiter;
     *count = 0;
     if (how->tags.mode == DUR_TAGS_NONE) return DUR_OK;
-    bool waits = store->long_poll && how->poll_ms > 0;
-    uint64_t until = dur__monotonic_us() / 1000 + how->poll_ms;
-    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
-    if (code != DUR_OK) return code;
-    for (;;) {
-        dur__sq_work_op_init(&op, how, arena, out, max);
-        code = dur__sq_submit(store->file, &op.op, err);
-        *count = code == DUR_OK ? op.count : 0;
-        uint64_t now = dur__monotonic_us() / 1000;
-        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
-        dur__sq_sleep(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
-    }
-    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    dur__sq_work_op_init(&op, how, arena, out, max);
+    int code = dur__sq_poll(store, &op.op, &op.count, how->poll_ms, err);
+    *count = code == DUR_OK ? op.count : 0;
     return code;
 }
 
@@ -324,16 +313,13 @@ static int lost(dur_error *err, const char *why) {
     return dur_error_set(err, DUR_ELEASE, false, "sqlite.work", "Invalid lock token: %s", why);
 }
 
-/* Which row, by the token or by the reference beside it.  Found is not yet locked by us. */
+/* Which row, by the token or by the reference beside it, whose seq may be 0.  Found is not yet locked by us. */
 static int work_locate(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, work_id *id, dur_error *err) {
     if (token == NULL) return lost(err, "none given");
     if (token_parse(token, id)) return DUR_OK;
     if (ref != NULL && ref->instance != NULL) {
         *id = (work_id){ 0, ref->execution_id, ref->activity_id, ref->row_id };
-        int code = dur__sq_key(txn, ref->instance, false, &id->key, err);
-        if (code != DUR_OK || id->seq != 0) return code;
-        return dur__sq_get(txn->conn, DUR__SQ_WORK_BY_REF, &id->seq, 1, err, "iiit", id->key, id->execution,
-                           id->activity, token);
+        return dur__sq_key(txn, ref->instance, false, &id->key, err);
     }
     uint64_t found[4];
     int code = dur__sq_get(txn->conn, DUR__SQ_WORK_BY_TOKEN, found, 4, err, "t", token);
@@ -345,31 +331,23 @@ typedef struct work_row {
     work_id id;
     bool timed;
     char *session; /* free */
-    char *json;    /* free; only when asked */
-    size_t json_size;
 } work_row;
 
 /* The row that the token locks now; otherwise DUR_ELEASE. */
-static int work_find(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, bool json, work_row *out,
-                     dur_error *err) {
+static int work_find(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, work_row *out, dur_error *err) {
     memset(out, 0, sizeof *out);
     sqlite3_stmt *row = NULL;
     int code = work_locate(txn, token, ref, &out->id, err);
     if (code == DUR_OK)
-        code = dur__sq_first(txn->conn, DUR__SQ_WORK_GET, &row, err, "iiii", out->id.key, out->id.execution,
-                             out->id.activity, out->id.seq);
+        code = dur__sq_first(txn->conn, DUR__SQ_WORK_GET, &row, err, "iiiit", out->id.key, out->id.execution,
+                             out->id.activity, out->id.seq, token);
     if (code != DUR_OK) return code;
     if (row == NULL) return lost(err, "the row is gone");
     bool ours = dur__str_eq(dur__sq_text(row, 0), token);
     out->timed = !dur__sq_is_null(row, 1);
     bool expired = out->timed && dur__sq_u64(row, 1) <= txn->boot_ms;
-    if (ours && !expired) {
-        out->session = dur__xstrdup(dur__sq_text(row, 2));
-        if (json) {
-            out->json = dur__xstrdup(dur__sq_text(row, 3));
-            out->json_size = (size_t)sqlite3_column_bytes(row, 3);
-        }
-    }
+    if (ours && !expired) out->session = dur__xstrdup(dur__sq_text(row, 2));
+    out->id.seq = dur__sq_u64(row, 3);
     dur__sq_end(&row);
     if (!ours) return lost(err, "locked by somebody else");
     return expired ? lost(err, "the lock has expired") : DUR_OK;
@@ -378,8 +356,7 @@ static int work_find(dur__sq_txn *txn, const char *token, const dur_activity_ref
 static int session_active(dur__sq_txn *txn, work_row *row, int code, dur_error *err) {
     if (code == DUR_OK && row->session != NULL) code = dur__sq_touch_session(txn, row->session, err);
     dur__free(row->session);
-    dur__free(row->json);
-    row->session = row->json = NULL;
+    row->session = NULL;
     return code;
 }
 
@@ -391,7 +368,7 @@ static int work_delete(dur__sq_txn *txn, const work_id *id, dur_error *err) {
 static int ack_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_ack_op *self = (dur__sq_ack_op *)(void *)op;
     work_row row;
-    int code = work_find(txn, self->ack->lock_token, &self->ack->ref, false, &row, &op->err);
+    int code = work_find(txn, self->ack->lock_token, &self->ack->ref, &row, &op->err);
     if (code == DUR_OK) code = work_delete(txn, &row.id, &op->err);
     if (code == DUR_OK && self->ack->completion != NULL)
         code = dur__sq_enqueue(txn, self->ack->completion, 0, 0, &op->err);
@@ -453,7 +430,7 @@ static int renew_row(dur__sq_txn *txn, work_row *row, uint64_t ms, dur_error *er
 static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     work_row row;
-    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
+    int code = work_find(txn, self->token, NULL, &row, &op->err);
     if (code == DUR_OK) code = renew_row(txn, &row, self->ms, &op->err);
     return session_active(txn, &row, code, &op->err);
 }
@@ -469,7 +446,7 @@ static int free_row(dur__sq_txn *txn, const work_id *id, uint64_t delay_ms, bool
 static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     work_row row;
-    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
+    int code = work_find(txn, self->token, NULL, &row, &op->err);
     dur__free(row.session);
     return code == DUR_OK ? free_row(txn, &row.id, self->ms, self->ignore_attempt, &op->err) : code;
 }
@@ -478,7 +455,7 @@ static int return_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     for (size_t i = 0; i < self->count; i++) {
         work_row row;
-        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
+        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, &row, &op->err);
         dur__free(row.session);
         if (code == DUR_OK) code = free_row(txn, &row.id, 0, true, &op->err);
         if (code != DUR_OK && code != DUR_ELEASE) return code;
@@ -491,7 +468,7 @@ static int check_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     for (size_t i = 0; i < self->count; i++) {
         work_row row;
-        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
+        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, &row, &op->err);
         self->lost[i] = code == DUR_ELEASE;
         if (code == DUR_OK && self->ms > 0) code = renew_row(txn, &row, self->ms, &op->err);
         if (self->ms == 0)
@@ -507,20 +484,12 @@ static int check_run(dur__sq_op *op, dur__sq_txn *txn) {
 static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     work_row row;
-    sqlite3_stmt *id = NULL;
-    int code = work_find(txn, self->token, NULL, true, &row, &op->err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_WORK_ID_OF, &id, &op->err, "i", row.id.key);
-    if (code == DUR_OK) {
-        char *instance = dur__xstrdup(id != NULL ? dur__sq_text(id, 0) : NULL);
-        dur__sq_end(&id);
-        dur_text json = { row.json, row.json_size };
-        code = dur__sq_dead_letter_row(txn, instance, self->reason, json, &op->err);
-        dur__free(instance);
-    }
-    if (code == DUR_OK) code = work_delete(txn, &row.id, &op->err);
+    int code = work_find(txn, self->token, NULL, &row, &op->err);
     dur__free(row.session);
-    dur__free(row.json);
-    return code;
+    if (code == DUR_OK)
+        code = dur__sq_run(txn->conn, DUR__SQ_DEAD_WORK, &op->err, "iiiiti", row.id.key, row.id.execution,
+                           row.id.activity, row.id.seq, self->reason, txn->now_ms);
+    return code == DUR_OK ? work_delete(txn, &row.id, &op->err) : code;
 }
 
 static int enqueue_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -570,7 +539,7 @@ static int not_alone(dur__sq_op *op, dur__sq_txn *txn, bool blamed) {
         if (code != DUR_OK || sqlite3_changes64(txn->conn->db) == 0) return code;
         row.id = (work_id){ .key = key };
     } else {
-        code = work_find(txn, self->token, NULL, false, &row, &op->err);
+        code = work_find(txn, self->token, NULL, &row, &op->err);
         dur__free(row.session);
         if (code == DUR_ELEASE) {
             dur_error_clear(&op->err);
