@@ -314,8 +314,7 @@ static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
     dur_error *err = &self->op.err;
     sqlite3_stmt *row = NULL;
     uint64_t current = 0, rank = 0, keep = options->keep_last > 1 ? options->keep_last : 1;
-    size_t count = 0, room = 0;
-    uint64_t *old = NULL;
+    dur__sq_keys old = { NULL, 0, 0 }; /* numbers of executions */
     self->result.instances_processed++;
     int code = dur__sq_get(txn->conn, DUR__SQ_EXECUTION, &current, 1, err, "i", key);
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_EXECUTION_OLD, &row, err, "i", key);
@@ -326,15 +325,11 @@ static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
         if (options->has_keep_last && rank <= keep) continue;
         if (options->completed_before_ms != 0 && (completed == 0 || completed >= options->completed_before_ms))
             continue;
-        if (count == room) {
-            room = room == 0 ? 16 : room * 2;
-            old = dur__xrealloc(old, room * sizeof(*old));
-        }
-        old[count++] = execution;
+        dur__sq_keys_add(&old, execution);
     }
-    for (size_t i = 0; i < count && code == DUR_OK; i++)
-        code = execution_delete(self, txn, key, old[i]);
-    dur__free(old);
+    for (size_t i = 0; i < old.count && code == DUR_OK; i++)
+        code = execution_delete(self, txn, key, old.list[i]);
+    dur__free(old.list);
     return code;
 }
 

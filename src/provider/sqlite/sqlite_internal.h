@@ -656,7 +656,9 @@ int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message_row *i
                         const char *owner, uint64_t *row_id, dur_error *err);
 int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
                           bool *claimed, dur_error *err);
-int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err);
+/* A session is active when one of its worker rows is renewed, or ends; before that goes. */
+int dur__sq_touch_session(dur__sq_txn *txn, uint64_t key, uint64_t execution, uint64_t activity, uint64_t seq,
+                          const char *token, dur_error *err);
 int dur__sq_delete_tree(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, dur_delete_result *out, dur_error *err);
 int dur__sq_tree_lives(dur__sq_txn *txn, uint64_t key, bool *lives, dur_error *err); /* some of it has not ended */
 void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_keys *keys);

@@ -74,8 +74,7 @@ typedef struct held_op {
     dur__sq_lane *lane;
     dur_arena *arena;
     dur_round *round;
-    dur_held_message *held;
-    size_t count, room;
+    dur__sq_rows held; /* dur_held_message */
 } held_op;
 
 static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
@@ -88,14 +87,11 @@ static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
     lease->read = true;
     lease->gap = more;
     if (code != DUR_OK || count == 0) return code;
-    if (self->count + count > self->room) {
-        self->room = (self->count + count) * 2;
-        self->held = dur__xrealloc(self->held, self->room * sizeof(*self->held));
-    }
     const char *instance = dur_arena_strdup(self->arena, lease->instance);
     const char *token = dur_arena_strdup(self->arena, lease->token);
     for (size_t i = 0; i < count; i++)
-        self->held[self->count++] = (dur_held_message){ instance, token, messages[i] };
+        *(dur_held_message *)dur__sq_rows_add(&self->held, sizeof(dur_held_message)) =
+            (dur_held_message){ instance, token, messages[i] };
     return DUR_OK;
 }
 
@@ -110,7 +106,7 @@ static int still_ours(dur__sq_txn *txn, const dur__sq_lease *lease, bool *ours, 
 
 static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     held_op *self = (held_op *)(void *)op;
-    self->count = 0;
+    self->held.count = 0;
     int code = dur__sq_max_id(txn, &self->round->seen_id, &op->err);
     DUR__LIST_EACH(&self->lane->dirty, at) {
         dur__sq_lease *lease = DUR__CONTAINER(at, dur__sq_lease, dirty_link);
@@ -146,15 +142,14 @@ static void held_done(dur__sq_op *op, dur__sq_file *file) {
         lease->seen_id = round->seen_id;
         lease->seen_now = round->now_ms;
     }
-    for (size_t i = 0; i < self->count; i++) {
-        const dur_held_message *held = &self->held[i];
+    dur_held_message *all = dur__sq_rows_take(&self->held, self->arena, sizeof(*all), &round->held_count);
+    if (round->held_count > 1) qsort(all, round->held_count, sizeof(*all), held_order);
+    round->held = all;
+    for (size_t i = 0; i < round->held_count; i++) {
+        const dur_held_message *held = &all[i];
         dur__sq_lease *lease = dur__map_get_u64(&file->leases, dur__sq_token_key(held->lock_token, 'k'));
         if (lease != NULL) dur__sq_lease_give(lease, held->message.queue, held->message.id);
     }
-    if (self->count > 1) qsort(self->held, self->count, sizeof(*self->held), held_order);
-    round->held = dur_arena_alloc(self->arena, self->count * sizeof(*self->held) + 1);
-    if (self->count > 0) memcpy(round->held, self->held, self->count * sizeof(*self->held));
-    round->held_count = self->count;
 }
 
 static const char **names_take(dur__sq_names *names, dur_arena *arena, size_t *count) {
@@ -217,7 +212,7 @@ static void round_answer(round_ops *ops, dur_round *round) {
         dur__sq_turn_op_answer(&ops->turns[i]);
     for (size_t i = 0; i < round->ack_count; i++)
         round->acks[i].error = ops->acks[i].op.err;
-    dur__free(ops->held.held);
+    if (ops->held.op.failed) dur__free(ops->held.held.data); /* else the round has taken them */
     if (round->fetch != NULL) {
         if (!ops->fetch.op.failed) {
             round->item_count = ops->fetch.count;

@@ -326,9 +326,8 @@
     SQL(WORK_CANCEL, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3")                           \
     SQL(WORK_DELETE_KEY, "DELETE FROM dur_worker WHERE key=?1")                                                        \
     SQL(WORK_GET, /* by its number, or by the token that locks it */                                                   \
-        "SELECT token, locked_until, session, seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND "  \
+        "SELECT token, locked_until, seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND "           \
         "CASE WHEN ?4 = 0 THEN token=?5 ELSE seq=?4 END")                                                              \
-    SQL(WORK_SESSION_OF, "SELECT session FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")  \
     SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                          \
     SQL(WORK_READ, "SELECT w.attempts, w.json, i.id, w.crashes, CASE WHEN w.crashes_alone > 0 THEN w.crashes_alone - " \
                    "" DUR__SQ_DOUBTS("w.key", "w.execution", "w.activity",                                             \
@@ -393,7 +392,9 @@
     SQL(SESSION_CLAIM,                                                                                                 \
         "INSERT INTO dur_session(session, node, owner, locked_until, lock_ms, active) VALUES(?1, ?2, ?3, ?4, ?5, ?6) " \
         "ON CONFLICT(session) DO UPDATE SET node=?2, owner=?3, locked_until=?4, lock_ms=?5, active=?6")                \
-    SQL(SESSION_TOUCH, "UPDATE dur_session SET active=?2 WHERE session=?1")                                            \
+    SQL(SESSION_TOUCH, /* that of a worker row, by its number or the token that locks it */                            \
+        "UPDATE dur_session SET active=?6 WHERE session=(SELECT session FROM dur_worker WHERE key=?1 AND "             \
+        "execution=?2 AND activity=?3 AND (?4 = 0 OR seq=?4) AND token=?5)")                                           \
     SQL(SESSION_RENEW, "UPDATE dur_session SET locked_until=?2 WHERE node=?1 AND ?3 - active < ?4 "                    \
                        "AND (owner IS NOT NULL OR locked_until > ?3)")                                                 \
     SQL(SESSION_ORPHANS, /* under a live owner nothing expires: there it has ended when it is idle for so long */      \

@@ -170,16 +170,9 @@ static int work_consume(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_worke
     uint64_t key = 0;
     int code = ref_key(self, txn, claim->ref.instance, false, &key);
     if (code != DUR_OK) return code;
-    sqlite3_stmt *row = NULL; /* a session is active when one of its items ends */
-    if (txn->file->sessions_used) {
-        code = dur__sq_first(txn->conn, DUR__SQ_WORK_SESSION_OF, &row, &self->op.err, "iiit", key,
-                             claim->ref.execution_id, claim->ref.activity_id, claim->lock_token);
-        if (code != DUR_OK) return code;
-        if (row != NULL && !dur__sq_is_null(row, 0))
-            code = dur__sq_touch_session(txn, dur__sq_text(row, 0), &self->op.err);
-        dur__sq_end(&row);
-        if (code != DUR_OK) return code;
-    }
+    code = dur__sq_touch_session(txn, key, claim->ref.execution_id, claim->ref.activity_id, claim->ref.row_id,
+                                 claim->lock_token, &self->op.err);
+    if (code != DUR_OK) return code;
     code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME, &self->op.err, "iiiiti", key, claim->ref.execution_id,
                        claim->ref.activity_id, claim->ref.row_id, claim->lock_token, txn->boot_ms);
     *gone = code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0;
