@@ -238,18 +238,6 @@ int dur__sq_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspend and resume ---- */
 
-/* Everything that waits is a reason again; a delay that was given before still holds. */
-static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
-    bool any;
-    uint64_t due;
-    int code = dur__sq_reason_now(txn, key, &any, &due, err);
-    if (code == DUR_OK) code = dur__sq_set_ready(txn, key, false, 0, err);
-    if (code != DUR_OK || !any) return code;
-    dur__sq_ready(txn->file);
-    dur__sq_due_at(txn->file, txn->now_ms + 1); /* or later: the next look finds out */
-    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, due, dur__sq_seq(txn), txn->now_ms);
-}
-
 static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
     dur__sq_state state;
@@ -277,7 +265,7 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     }
     self->existed = leased && self->reason != NULL;
     if (code != DUR_OK || (leased && self->reason == NULL)) return code;
-    if (!leased) return self->reason == NULL ? resume(txn, self->key, &op->err) : DUR_OK;
+    if (!leased) return self->reason == NULL ? dur__sq_ready_anew(txn, self->key, &op->err) : DUR_OK;
     code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "inii", self->key, (uint64_t)1, (uint64_t)0);
     if (code == DUR_OK) code = dur__sq_release(txn, self->key, &(dur__sq_release_how){ .uncount = true }, &op->err);
     return code == DUR_OK ? dur__sq_count_lost(txn, &op->err) : code;

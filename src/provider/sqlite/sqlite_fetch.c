@@ -169,12 +169,8 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     int code = messages_read(txn, self, it, item, err);
     if (code == DUR_OK) code = candidate_judge(txn, self->arena, it, &runs, err);
     if (code != DUR_OK || !runs) return code;
-    if (item->message_count == 0 && it->look == DUR__SQ_LOOK_NONE) { /* what made it ready is gone */
-        bool any;
-        uint64_t due;
-        code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
-        return code == DUR_OK ? dur__sq_set_ready(txn, key, any, due, err) : code;
-    }
+    if (item->message_count == 0 && it->look == DUR__SQ_LOOK_NONE) /* what made it ready is gone */
+        return dur__sq_ready_anew(txn, key, err);
     char token[80];
     dur__sq_token(txn, token, 'k', key);
     code = messages_tag(txn, token, item, err);

@@ -530,8 +530,8 @@ enum { DUR__SQ_LOOK_NONE, DUR__SQ_LOOK, DUR__SQ_LOOK_CRASHED };
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err);
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
                    dur_error *err);
-/* Of one that nobody has: any message, and work that somebody must look for. */
-int dur__sq_reason_now(dur__sq_txn *txn, uint64_t key, bool *any, uint64_t *due, dur_error *err);
+/* One that nobody has is ready for any message, and for work that somebody must look for. */
+int dur__sq_ready_anew(dur__sq_txn *txn, uint64_t key, dur_error *err);
 /* What is known of an id; all 0: nothing. */
 typedef struct dur__sq_state {
     uint64_t key, execution;
@@ -675,14 +675,10 @@ void dur__sq_wake_drain(dur__sq_file *file);
 void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us); /* after a commit that took so long */
 /* Submit it until it has found something, or, with poll=long, that time is over. */
 int dur__sq_poll(dur__sq_store *store, dur__sq_op *op, const size_t *count, uint64_t poll_ms, dur_error *err);
-int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err);
-void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter);
 /* Did another connection commit since the writer last looked?  Leader. */
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err);
 /* Milliseconds until something becomes visible by itself, or `most`. */
 uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most);
-/* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
-bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms);
 /* The two halves of a lane's sleep.  rest: false when its waker was woken already; rise: was it? */
 bool dur__sq_rest(dur__sq_file *file, dur_waker *waker, uint64_t ms, dur_rest *out);
 bool dur__sq_rise(dur__sq_file *file, dur_waker *waker);

@@ -103,13 +103,23 @@ void dur__sq_ready(dur__sq_file *file) {
     file->news.ready = file->ready_maybe = true;
 }
 
+/* It is a reason at `due`. */
+static void told_ready(dur__sq_txn *txn, uint64_t due) {
+    if (due > txn->now_ms) {
+        dur__sq_due_at(txn->file, due);
+        txn->file->news.due = true;
+    } else
+        dur__sq_ready(txn->file);
+}
+
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inn", key);
-    uint64_t ready = due <= txn->now_ms ? 0 : due;
-    txn->file->ready_maybe = true;
-    if (ready > 0) dur__sq_due_at(txn->file, ready);
-    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "iii", key, ready, ready_seq(txn, ready));
+    if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inni", key, txn->now_ms);
+    uint64_t ready = due <= txn->now_ms ? 0 : due, at = 0;
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_SET_READY, &at, 1, err, "iiii", key, ready,
+                           ready_seq(txn, ready), txn->now_ms);
+    if (code == DUR_OK) told_ready(txn, at);
+    return code;
 }
 
 /* When is there a reason to fetch it? */
@@ -132,15 +142,14 @@ int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t se
     return code;
 }
 
-int dur__sq_reason_now(dur__sq_txn *txn, uint64_t key, bool *any, uint64_t *due, dur_error *err) {
-    uint64_t look = DUR__SQ_LOOK_NONE;
-    int code = dur__sq_reason(txn, key, 0, 0, any, due, err);
+int dur__sq_ready_anew(dur__sq_txn *txn, uint64_t key, dur_error *err) {
+    bool any;
+    uint64_t due, look = DUR__SQ_LOOK_NONE;
+    int code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
     if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, &look, 1, err, "i", key);
-    if (look != DUR__SQ_LOOK_NONE) {
-        *any = true;
-        *due = 0;
-    }
-    return code;
+    if (code != DUR_OK) return code;
+    return look != DUR__SQ_LOOK_NONE ? dur__sq_set_ready(txn, key, true, 0, err)
+                                     : dur__sq_set_ready(txn, key, any, due, err);
 }
 
 /* When the message becomes visible; 0: at once. */
@@ -189,14 +198,6 @@ static int message_add(dur__sq_txn *txn, const dur_message_row *item, uint64_t d
     return code;
 }
 
-static void message_wakes(dur__sq_txn *txn, uint64_t due, bool leased) {
-    if (due > txn->now_ms) {
-        dur__sq_due_at(txn->file, due);
-        txn->file->news.due = true;
-    } else if (!leased)
-        dur__sq_ready(txn->file);
-}
-
 int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, bool *made, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     uint64_t due = due_of(txn, item, delay_ms), key = 0;
@@ -204,7 +205,7 @@ int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message_row *item, uint64_t 
     *made = key != 0;
     if (code != DUR_OK || key == 0) return code;
     code = message_add(txn, item, due, key, err);
-    message_wakes(txn, due, false);
+    told_ready(txn, due);
     return code;
 }
 
@@ -227,7 +228,7 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message_row *item, uint64_t dela
     bool continues = item->kind == DUR_WORK_CONTINUE_AS_NEW;
     bool starts = item->kind == DUR_WORK_START_ORCHESTRATION || continues;
     if (starts && (continues || !leased))
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_HANDLER, err, "iti", key,
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BEGIN, err, "iti", key,
                            item->handler != NULL ? item->handler : "", (uint64_t)continues);
     if (code != DUR_OK) return code;
     if (starts && !leased) { /* now it exists: what came before and waited is a reason, too */
@@ -235,17 +236,16 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message_row *item, uint64_t dela
         uint64_t first;
         code = dur__sq_reason(txn, key, 0, 0, &any, &first, err);
         if (code == DUR_OK && any && first <= txn->now_ms) ready = 0;
-        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BEGIN, err, "i", key);
     }
     if (code == DUR_OK && (!leased || txn->conn != &txn->file->writer)) {
         sqlite3_stmt *row = NULL;
         code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_READY, &row, err, "iiii", key, ready, ready_seq(txn, ready),
                              txn->now_ms);
         if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) > txn->now_ms) /* it was given back with a delay */
-            message_wakes(txn, dur__sq_u64(row, 0), false);
+            told_ready(txn, dur__sq_u64(row, 0));
         dur__sq_end(&row);
     }
-    message_wakes(txn, due, leased);
+    if (!leased || due > txn->now_ms) told_ready(txn, due);
     return code;
 }
 
@@ -290,12 +290,7 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "inniii", key, how->not_before, uncount, look);
     txn->file->times.stale = true;
     dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
-    if (!any) return code;
-    if (due > txn->now_ms) {
-        dur__sq_due_at(txn->file, due);
-        txn->file->news.due = true;
-    } else
-        dur__sq_ready(txn->file);
+    if (any) told_ready(txn, due);
     return code;
 }
 

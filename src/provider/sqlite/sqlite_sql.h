@@ -147,10 +147,6 @@
         "UPDATE dur_instance SET handler=coalesce((SELECT handler FROM dur_queue WHERE key=?1 AND qname IS NULL "      \
         "AND kind IN (0, 1) ORDER BY +id LIMIT 1), '') WHERE key=?1 AND name IS NULL "                                 \
         "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1)")                                                     \
-    SQL(INSTANCE_HANDLER, /* ?3: a continue-as-new; else a start, which says it only of what did not exist */          \
-        "UPDATE dur_instance SET handler=?2 WHERE key=?1 AND handler <> ?2 AND (?3 OR (name IS NULL "                  \
-        "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) "                                                     \
-        "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))))")                \
     SQL(INSTANCE_NEXT_KEY, "SELECT coalesce(max(key), 0) + 1 FROM dur_instance")                                       \
     SQL(INSTANCE_BORN,                                                                                                 \
         "INSERT INTO dur_instance(key, id, name, version, execution, status, created, updated, started, token, owner," \
@@ -180,12 +176,16 @@
         "SELECT look, acquisitions, status, (SELECT open FROM dur_history e WHERE e.key=i.key AND "                    \
         "e.execution=i.execution ORDER BY first_id DESC LIMIT 1) FROM dur_instance i WHERE key=?1")                    \
     SQL(INSTANCE_PLACE, "SELECT ready_seq FROM dur_instance WHERE key=?1 AND acquisitions > 0 AND ready_seq NOTNULL")  \
-    SQL(INSTANCE_BEGIN, /* a start for what did not exist: nothing was ever acquired in vain */                        \
-        "UPDATE dur_instance SET acquisitions=0, not_before=0 WHERE key=?1 AND acquisitions + not_before > 0 AND "     \
-        "token IS NULL AND name IS NULL "                                                                              \
-        "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) "                                                     \
-        "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))")                  \
-    SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3, " DUR__SQ_HANDLER_NOW " WHERE key=?1") \
+    SQL(INSTANCE_BEGIN, /* a continue-as-new (?3) says which handler it needs; so does a start for what did not */     \
+        "UPDATE dur_instance SET handler=?2, " /* exist, of which nothing was ever acquired in vain */                 \
+        "acquisitions=CASE WHEN ?3 OR token IS NOT NULL THEN acquisitions ELSE 0 END, "                                \
+        "not_before=CASE WHEN ?3 OR token IS NOT NULL THEN not_before ELSE 0 END WHERE key=?1 AND "                    \
+        "(handler <> ?2 OR acquisitions + not_before > 0) AND (?3 OR (name IS NULL AND "                               \
+        "NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) AND 1 = (SELECT count(*) FROM dur_queue "                 \
+        "WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))))")                                                        \
+    SQL(INSTANCE_SET_READY, /* at ?2, or when it may be fetched again; NULL: there is no reason */                     \
+        "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
+        "ready_seq=?3, " DUR__SQ_HANDLER_NOW " WHERE key=?1 RETURNING ready_at")                                       \
     SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                             \
     SQL(INSTANCE_LOCK, "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "    \
                        "crashes=crashes*(acquisitions>0), crashes_alone=crashes_alone*(acquisitions>0), "              \

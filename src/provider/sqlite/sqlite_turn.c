@@ -522,13 +522,8 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 
 /* Nobody held it: what was no reason to fetch it before is none now, unless it is gone. */
 static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
-    bool any;
-    uint64_t due;
     if (!self->turn->remove_work && !self->facts.resumes) return DUR_OK; /* what was seen is a reason again */
-    int code = dur__sq_reason_now(txn, self->key, &any, &due, &self->op.err);
-    if (code == DUR_OK) code = dur__sq_set_ready(txn, self->key, any, due, &self->op.err);
-    if (code == DUR_OK && any) dur__sq_ready(txn->file); /* or when it is due, as whoever looks finds out */
-    return code;
+    return dur__sq_ready_anew(txn, self->key, &self->op.err);
 }
 
 static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {

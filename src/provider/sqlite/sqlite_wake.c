@@ -226,7 +226,8 @@ uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most) {
     return most;
 }
 
-bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
+/* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
+static bool sleep_on(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
     dur__mutex_lock(&file->desk.lock);
     bool watch = watches(file);
     dur__mutex_unlock(&file->desk.lock);
@@ -247,7 +248,7 @@ bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
     return woken;
 }
 
-int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
+static int waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
     memset(waiter, 0, sizeof *waiter);
     dur__mutex_lock(&file->desk.lock);
     if (file->desk.spare_waker_count > 0) waiter->waker = file->desk.spare_wakers[--file->desk.spare_waker_count];
@@ -263,7 +264,7 @@ int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *
     return DUR_OK;
 }
 
-void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
+static void waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
     dur__mutex_lock(&file->desk.lock);
     dur__list_unlink(&waiter->link);
     atomic_fetch_sub(&file->desk.waiter_count, 1);
@@ -279,15 +280,15 @@ int dur__sq_poll(dur__sq_store *store, dur__sq_op *op, const size_t *count, uint
     dur__sq_waiter waiter;
     bool waits = store->long_poll && poll_ms > 0;
     uint64_t until = dur__monotonic_us() / 1000 + poll_ms;
-    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
+    int code = waits ? waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
     if (code != DUR_OK) return code;
     for (;;) {
         code = dur__sq_submit(store->file, op, err);
         uint64_t now = dur__monotonic_us() / 1000;
         if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
-        dur__sq_sleep(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
+        sleep_on(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
     }
-    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    if (waits) waiter_close(store->file, &waiter);
     return code;
 }
 
@@ -303,7 +304,7 @@ int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out
     sq_watch *watch = dur__xcalloc(1, sizeof(*watch));
     watch->base.store = self;
     watch->file = dur__sq_file_of(self);
-    int code = dur__sq_waiter_open(watch->file, &watch->waiter, instance, err);
+    int code = waiter_open(watch->file, &watch->waiter, instance, err);
     if (code != DUR_OK)
         dur__free(watch);
     else
@@ -316,7 +317,7 @@ int dur__sq_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     uint64_t now = dur__monotonic_us() / 1000;
     uint64_t end = timeout_ms > DUR_NEVER - now ? DUR_NEVER : now + timeout_ms;
     while (now < end || timeout_ms == 0) {
-        if (dur__sq_sleep(watch->file, watch->waiter.waker, end - now)) return DUR_OK;
+        if (sleep_on(watch->file, watch->waiter.waker, end - now)) return DUR_OK;
         now = dur__monotonic_us() / 1000;
         if (timeout_ms == 0) break;
     }
@@ -329,6 +330,6 @@ void dur__sq_watch_wake(dur_watch *base) {
 
 void dur__sq_watch_close(dur_watch *base) {
     sq_watch *watch = (sq_watch *)(void *)base;
-    dur__sq_waiter_close(watch->file, &watch->waiter);
+    waiter_close(watch->file, &watch->waiter);
     dur__free(watch);
 }
