@@ -162,9 +162,7 @@ int dur__sq_found_gone(dur__sq_file *file, dur_error *err) {
 
 static void name_init(dur__sq_name *name, const char *path, const char *suffix) {
     struct stat state = { 0 };
-    dur__buf text = { 0 };
-    dur__buf_format(&text, "%s%s", path, suffix);
-    name->path = dur__buf_take(&text);
+    name->path = dur__sq_beside(path, suffix);
     if (stat(name->path, &state) != 0) return;
     name->dev = state.st_dev;
     name->ino = state.st_ino;
@@ -172,9 +170,7 @@ static void name_init(dur__sq_name *name, const char *path, const char *suffix) 
 
 int dur__sq_intact_open(dur__sq_file *file, dur_error *err) {
     if (file->path == NULL) return DUR_OK;
-    char *folder = dur__xstrdup(file->path); /* absolute */
-    char *slash = strrchr(folder, '/');
-    slash[slash == folder] = '\0';
+    char *folder = dur__sq_folder(file);
     name_init(&file->intact.wal, file->path, "-wal");
     name_init(&file->intact.shm, file->path, "-shm");
     name_init(&file->intact.folder, folder, "");

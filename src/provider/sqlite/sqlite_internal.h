@@ -757,6 +757,10 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err);
 /* Does an owner with a lane here hold an instance by the file that no lane knows of? */
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err);
 int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *err);
+/* errno, of a file. */
+int dur__sq_os_fail(dur_error *err, const char *op, const char *path);
+char *dur__sq_beside(const char *path, const char *suffix); /* the name of a file beside; free */
+char *dur__sq_folder(const dur__sq_file *file);             /* … and of their folder; free */
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
 /* The same, and all that is read is as of one moment.  Both end with done, after a failure, too. */
 int dur__sq_snapshot(dur__sq_file *file, dur__sq_conn **out, dur_error *err);

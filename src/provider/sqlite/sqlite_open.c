@@ -196,31 +196,45 @@ static int file_start(dur__sq_file *file, dur_error *err) {
 
 /* ---- finding the file ---- */
 
-static int os_fail(dur_error *err, const char *path) {
+int dur__sq_os_fail(dur_error *err, const char *op, const char *path) {
     dur_code code = errno == EACCES || errno == EPERM || errno == EROFS ? DUR_EPERM
                     : errno == ENOENT || errno == ENOTDIR               ? DUR_ENOTFOUND
+                    : errno == EEXIST                                   ? DUR_EEXISTS
                     : errno == ENOSPC || errno == EDQUOT                ? DUR_EFULL
                                                                         : DUR_EIO;
-    return dur_error_set(err, code, code == DUR_EFULL, "sqlite.open", "%s: %s", path, strerror(errno));
+    return dur_error_set(err, code, code == DUR_EFULL, op, "%s: %s", path, strerror(errno));
+}
+
+char *dur__sq_beside(const char *path, const char *suffix) {
+    dur__buf text = { 0 };
+    dur__buf_format(&text, "%s%s", path, suffix);
+    return dur__buf_take(&text);
+}
+
+char *dur__sq_folder(const dur__sq_file *file) {
+    char *folder = dur__xstrdup(file->path); /* absolute */
+    char *slash = strrchr(folder, '/');
+    slash[slash == folder] = '\0';
+    return folder;
 }
 
 /* Make the file when it may be made, and find its absolute name.  With files_lock held: another thread that opened it
    between the two calls below would lose its locks with our closing. */
 static int path_resolve(const dur_sqlite_options *options, char **out, struct stat *state, dur_error *err) {
     if (stat(options->path, state) != 0) {
-        if (errno != ENOENT || options->must_exist) return os_fail(err, options->path);
+        if (errno != ENOENT || options->must_exist) return dur__sq_os_fail(err, "sqlite.open", options->path);
         int code = dur__sq_leftover_check(options->path, err);
         if (code != DUR_OK) return code;
         int fd = open(options->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0 && errno != EEXIST) return os_fail(err, options->path);
+        if (fd < 0 && errno != EEXIST) return dur__sq_os_fail(err, "sqlite.open", options->path);
         if (fd >= 0) close(fd); /* nobody here has it open yet: no lock is lost */
-        if (stat(options->path, state) != 0) return os_fail(err, options->path);
+        if (stat(options->path, state) != 0) return dur__sq_os_fail(err, "sqlite.open", options->path);
     }
     if (!S_ISREG(state->st_mode))
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "%s is not a regular file", options->path);
-    if (access(options->path, R_OK | W_OK) != 0) return os_fail(err, options->path);
+    if (access(options->path, R_OK | W_OK) != 0) return dur__sq_os_fail(err, "sqlite.open", options->path);
     char *resolved = realpath(options->path, NULL);
-    if (resolved == NULL) return os_fail(err, options->path);
+    if (resolved == NULL) return dur__sq_os_fail(err, "sqlite.open", options->path);
     *out = dur__xstrdup(resolved);
     free(resolved);
     int code = state->st_size == 0 ? dur__sq_leftover_check(*out, err) : DUR_OK;

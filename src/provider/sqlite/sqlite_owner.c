@@ -347,37 +347,34 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
     owner_block block = { .heartbeat_ms = boot_now(file), .timeout_ms = owner->timeout_ms };
     snprintf(block.boot, sizeof block.boot, "%s", file->boot);
     snprintf(block.id, sizeof block.id, "%s", owner->id);
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s.new", owner->path);
-    owner->fd = open(dur__buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC | O_TRUNC, 0600);
+    char *path = dur__sq_beside(owner->path, ".new");
+    owner->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_TRUNC, 0600);
     bool made = owner->fd >= 0 && flock(owner->fd, LOCK_EX | LOCK_NB) == 0 &&
-                pwrite(owner->fd, &block, sizeof block, 0) == (ssize_t)sizeof block &&
-                rename(dur__buf_str(&path), owner->path) == 0;
+                pwrite(owner->fd, &block, sizeof block, 0) == (ssize_t)sizeof block && rename(path, owner->path) == 0;
     int code = made ? DUR_OK
                     : dur_error_set(err, errno == ENOSPC ? DUR_EFULL : DUR_EIO, true, "sqlite.owner",
-                                    "cannot make %s: %s", dur__buf_str(&path), strerror(errno));
-    if (!made) unlink(dur__buf_str(&path));
-    dur__buf_free(&path);
+                                    "cannot make %s: %s", path, strerror(errno));
+    if (!made) unlink(path);
+    dur__free(path);
     return code;
 }
 
 /* Files that nobody has locked: under the write lock nobody is just making one. */
 static void files_sweep(const dur__sq_file *file) {
-    const char *slash = strrchr(file->path, '/'), *base = slash + 1; /* absolute */
+    const char *base = strrchr(file->path, '/') + 1;
     size_t size = strlen(base);
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%.*s", (int)(base - file->path), file->path);
-    DIR *dir = opendir(dur__buf_str(&path));
+    char *folder = dur__sq_folder(file);
+    DIR *dir = opendir(folder);
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         if (strncmp(entry->d_name, base, size) != 0 || strncmp(entry->d_name + size, ".owner-", 7) != 0) continue;
-        dur__buf_clear(&path);
-        dur__buf_format(&path, "%.*s%s", (int)(base - file->path), file->path, entry->d_name);
-        int fd = open(dur__buf_str(&path), O_RDONLY | O_CLOEXEC);
-        if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0) unlink(dur__buf_str(&path));
+        char *path = dur__sq_beside(file->path, entry->d_name + size);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0) unlink(path);
         if (fd >= 0) close(fd);
+        dur__free(path);
     }
     if (dir != NULL) closedir(dir);
-    dur__buf_free(&path);
+    dur__free(folder);
 }
 
 /* What stands in its way: a dead one of its name, with a row or with a file only. */

@@ -48,10 +48,15 @@ static void echo_pass(dur__sq_file *file) {
 /* After a commit: other processes may have stopped looking for one that took so long. */
 void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us) {
     if (file->path == NULL || commit_us < SLOW_COMMIT_US) return;
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s-wal", file->path);
-    (void)utimensat(AT_FDCWD, dur__buf_str(&path), NULL, 0); /* without opening it: closing would drop SQLite's locks */
-    dur__buf_free(&path);
+    char *path = dur__sq_beside(file->path, "-wal");
+    (void)utimensat(AT_FDCWD, path, NULL, 0); /* without opening it: closing would drop SQLite's locks */
+    dur__free(path);
+}
+
+static void wal_watch(dur__sq_file *file) {
+    char *path = dur__sq_beside(file->path, "-wal");
+    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, path, IN_MODIFY | IN_ATTRIB);
+    dur__free(path);
 }
 
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
@@ -60,15 +65,10 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
     file->peers.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (file->peers.inotify < 0)
         return dur_error_set(err, DUR_ELIMIT, false, "sqlite.open", "no inotify instance: %s", strerror(errno));
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s-wal", file->path);
-    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
-    dur__buf_free(&path);
-    char *folder = dur__xstrdup(file->path);
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL) slash[slash == folder] = '\0';
-    file->peers.dir_watch = inotify_add_watch(file->peers.inotify, slash != NULL ? folder : ".",
-                                              IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
+    wal_watch(file);
+    char *folder = dur__sq_folder(file);
+    file->peers.dir_watch =
+        inotify_add_watch(file->peers.inotify, folder, IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
     dur__free(folder);
     atomic_store(&file->peers.wal_moved, true);
     atomic_store(&file->peers.owners_moved, true);
@@ -83,18 +83,13 @@ void dur__sq_wake_close(dur__sq_file *file) {
 }
 
 static void folder_event(dur__sq_file *file, const char *name) {
-    const char *base = strrchr(file->path, '/');
-    base = base != NULL ? base + 1 : file->path;
+    const char *base = strrchr(file->path, '/') + 1;
     size_t size = strlen(base);
     if (strncmp(name, base, size) != 0) return;
     if (strncmp(name + size, ".owner-", 7) == 0) atomic_store(&file->peers.owners_moved, true);
     if (strcmp(name + size, "-wal") != 0) return;
     wal_written(file);
-    if (file->peers.wal_watch >= 0) return;
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s-wal", file->path);
-    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
-    dur__buf_free(&path);
+    if (file->peers.wal_watch < 0) wal_watch(file);
 }
 
 void dur__sq_wake_drain(dur__sq_file *file) {
