@@ -260,10 +260,9 @@ typedef struct dur__sq_wal_size {
 typedef struct dur__sq_news {
     bool ready;
     bool work;
-    bool due;       /* the next due time moved */
-    bool all;       /* every watcher: somebody else wrote */
-    char **changed; /* instances that watchers may wait for */
-    size_t count, room;
+    bool due;              /* the next due time moved */
+    bool all;              /* every watcher: somebody else wrote */
+    dur__sq_names changed; /* instances that watchers may wait for */
 } dur__sq_news;
 
 /* When something happens by itself.  The leader writes, anybody reads. */

@@ -128,7 +128,7 @@ static void file_free(dur__sq_file *file) {
     dur__cond_destroy(&file->desk.turn);
     dur__free(file->batch);
     dur__buf_free(&file->block);
-    dur__free(file->news.changed);
+    dur__free(file->news.changed.list);
     dur__free(file->alive);
     dur__free(file->intact.folder.path);
     dur__free(file->intact.wal.path);

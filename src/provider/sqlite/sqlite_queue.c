@@ -416,11 +416,7 @@ void dur__sq_changed(dur__sq_file *file, const char *instance) {
     DUR_ASSERT(dur__sq_leads(file));
     /* After the commit, and a waiter counts itself before it reads: who is not counted yet reads what was committed. */
     if (instance == NULL || atomic_load(&file->desk.waiter_count) == 0) return;
-    if (file->news.count == file->news.room) {
-        file->news.room = file->news.room == 0 ? 16 : file->news.room * 2;
-        file->news.changed = dur__xrealloc(file->news.changed, file->news.room * sizeof(*file->news.changed));
-    }
-    file->news.changed[file->news.count++] = dur__xstrdup(instance);
+    name_add(&file->news.changed, dur__xstrdup(instance));
 }
 
 /* ---- what others wrote, and what time brought ---- */

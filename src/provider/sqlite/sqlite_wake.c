@@ -121,8 +121,8 @@ void dur__sq_wake_drain(dur__sq_file *file) {
 static bool waiter_meant(const dur__sq_file *file, const dur__sq_waiter *waiter) {
     if (waiter->instance == NULL) return file->news.ready || file->news.work || file->news.due;
     if (file->news.all) return true;
-    for (size_t i = 0; i < file->news.count; i++)
-        if (strcmp(file->news.changed[i], waiter->instance) == 0) return true;
+    for (size_t i = 0; i < file->news.changed.count; i++)
+        if (strcmp(file->news.changed.list[i], waiter->instance) == 0) return true;
     return false;
 }
 
@@ -148,16 +148,16 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
         atomic_store(&lane->signalled, true);
         if (lane != self) dur_waker_wake(lane->waker);
     }
-    if (atomic_load(&file->desk.waiter_count) > 0 && (all || file->news.count > 0 || file->news.all))
+    if (atomic_load(&file->desk.waiter_count) > 0 && (all || file->news.changed.count > 0 || file->news.all))
         DUR__LIST_EACH(&file->desk.waiters, at) {
             dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
             if (waiter_meant(file, waiter)) dur_waker_wake(waiter->waker);
         }
     dur__mutex_unlock(&file->desk.lock);
     file->news.ready = file->news.work = file->news.due = file->news.all = false;
-    for (size_t i = 0; i < file->news.count; i++)
-        dur__free(file->news.changed[i]);
-    file->news.count = 0;
+    for (size_t i = 0; i < file->news.changed.count; i++)
+        dur__free(file->news.changed.list[i]);
+    file->news.changed.count = 0;
 }
 
 void dur__sq_signal_all(dur__sq_file *file) {
