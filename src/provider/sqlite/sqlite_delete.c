@@ -128,17 +128,14 @@ static void delete_done(dur__sq_op *op, dur__sq_file *file) {
 }
 
 static int is_meant(dur__sq_txn *txn, uint64_t key, const dur_meant *meant, bool *yes, dur_error *err) {
-    sqlite3_stmt *row = NULL;
+    uint64_t start_id = 0;
+    bool begun = false;
     *yes = true;
     if (meant->start_id == 0 && meant->birth == 0) return DUR_OK;
     if (meant->start_id == 0) return dur__sq_is_meant(txn, key, meant->birth, yes, err);
-    int code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
-    *yes = row == NULL;
-    dur__sq_end(&row);
-    if (code != DUR_OK || !*yes) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
-    *yes = code == DUR_OK && row != NULL && dur__sq_u64(row, 3) == meant->start_id;
-    dur__sq_end(&row);
+    int code = dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, &begun, err, "i", key);
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_START, &start_id, 1, err, "i", key);
+    *yes = !begun && start_id == meant->start_id;
     return code;
 }
 

@@ -43,18 +43,16 @@ static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_error *err) {
 }
 
 /* Does it exist?  One that is known only by messages has nobody to run: queue messages are buried, others wait. */
-static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bool *runs, dur_error *err) {
+static int candidate_judge(dur__sq_txn *txn, candidate *it, bool *runs, dur_error *err) {
+    enum { ID, AT, START_DUE, COLUMNS };
+    uint64_t start[COLUMNS];
     *runs = true;
     if (it->name != NULL || it->start.id != 0) return DUR_OK;
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", it->key);
-    if (code != DUR_OK) return code;
-    bool exists = row != NULL;
-    if (exists)
-        it->start = (dur__sq_first_start){ dur__sq_json(arena, row, 2), dur__sq_u64(row, 3),
-                                           dur__sq_u64(row, 0) > txn->now_ms };
-    dur__sq_end(&row);
-    if (!exists && it->execution != 0) code = dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, &exists, err, "i", it->key);
+    int code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_START, start, COLUMNS, err, "i", it->key);
+    bool exists = start[ID] != 0;
+    it->start = (dur__sq_first_start){ start[ID], start[START_DUE] > txn->now_ms };
+    if (code == DUR_OK && !exists && it->execution != 0)
+        code = dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, &exists, err, "i", it->key);
     if (code != DUR_OK || exists) return code;
     *runs = false;
     return orphans_bury(txn, it, err);
@@ -78,33 +76,6 @@ static int messages_tag(dur__sq_txn *txn, const char *token, const dur_orchestra
     for (size_t i = 0; i < item->message_count && code == DUR_OK; i++)
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG_ONE, err, "it", item->messages[i].id, token);
     return code;
-}
-
-/* Name and version where the row has none: from history, else from the start. */
-static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, dur_orchestration_item *item,
-                     dur_error *err) {
-    item->orchestration_name = it->name;
-    item->version = it->version;
-    if (it->name != NULL) return DUR_OK;
-    dur_event_row *history = NULL;
-    size_t count = 0;
-    int code = DUR_OK;
-    if (it->execution != 0)
-        code = dur__sq_read_history(txn->conn, arena, it->instance, it->key, it->execution, &history, &count, err);
-    if (code != DUR_OK) return code;
-    dur_event event;
-    dur_work_item work;
-    if (count > 0 && history[0].event_id == 1) {
-        if (dur_event_from_json(&event, arena, history[0].json, NULL) == DUR_OK &&
-            event.kind == DUR_EVENT_ORCHESTRATION_STARTED) {
-            item->orchestration_name = event.name;
-            item->version = event.version;
-        }
-    } else if (it->start.id != 0 && dur_work_from_json(&work, arena, it->start.json, NULL) == DUR_OK) {
-        item->orchestration_name = work.orchestration;
-        item->version = work.version;
-    }
-    return DUR_OK;
 }
 
 static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, dur_orchestration_item *item,
@@ -167,7 +138,7 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     dur_orchestration_item *item = &self->items[self->count];
     memset(item, 0, sizeof *item);
     int code = messages_read(txn, self, it, item, err);
-    if (code == DUR_OK) code = candidate_judge(txn, self->arena, it, &runs, err);
+    if (code == DUR_OK) code = candidate_judge(txn, it, &runs, err);
     if (code != DUR_OK || !runs) return code;
     if (item->message_count == 0 && it->look == DUR__SQ_LOOK_NONE) /* what made it ready is gone */
         return dur__sq_ready_anew(txn, key, err);
@@ -176,6 +147,8 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     code = messages_tag(txn, token, item, err);
     if (code != DUR_OK) return code;
     item->instance = it->instance;
+    item->orchestration_name = it->name; /* NULL: a text has it, which is read by whoever decodes texts */
+    item->version = it->version;
     item->lock_token = dur_arena_strdup(self->arena, token);
     item->store_key = key;
     item->start_later = it->name == NULL && it->execution == 0 && it->start.later;
@@ -191,7 +164,6 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
             dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittii", key, token, (const char *)NULL, until, alone);
         dur__sq_expires_at(txn->file, until);
     }
-    if (code == DUR_OK) code = name_find(txn, self->arena, it, item, err);
     if (code == DUR_OK) code = position_read(txn, self, it, item, err);
     if (code == DUR_OK) code = works_read(txn, self->arena, it, item, err);
     if (code != DUR_OK) return code;

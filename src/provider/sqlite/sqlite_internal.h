@@ -611,7 +611,6 @@ void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_are
 void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not handed over */
 /* The start that came first, whenever it is due; id 0: none was found. */
 typedef struct dur__sq_first_start {
-    dur_text json;
     uint64_t id;
     bool later; /* it is not due */
 } dur__sq_first_start;

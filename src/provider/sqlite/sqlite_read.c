@@ -100,11 +100,11 @@ static int messages_add(dur__sq_rows *list, dur_arena *arena, sqlite3_stmt *row,
     return code;
 }
 
-static void note_start(const dur__sq_seen *seen, dur_arena *arena, sqlite3_stmt *row) {
+static void note_start(const dur__sq_seen *seen, sqlite3_stmt *row) {
     if (seen->start == NULL || !starts_kind(dur__sq_u64(row, KIND))) return;
     uint64_t id = dur__sq_u64(row, 0);
     if (seen->start->id != 0 && seen->start->id < id) return;
-    *seen->start = (dur__sq_first_start){ dur__sq_json(arena, row, 4), id, dur__sq_u64(row, DUE) > seen->now_ms };
+    *seen->start = (dur__sq_first_start){ id, dur__sq_u64(row, DUE) > seen->now_ms };
 }
 
 static int message_order(const void *a, const void *b) {
@@ -160,7 +160,7 @@ static int messages_few(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_FEW, &row, err, "ii", seen->key, (uint64_t)FEW + 1);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
         count++;
-        note_start(seen, arena, row);
+        note_start(seen, row);
         if (dur__sq_u64(row, DUE) > seen->now_ms) continue;
         message_add(list, arena, row);
         const dur_fetched_message *message = (dur_fetched_message *)(void *)list->data + list->count - 1;

@@ -288,7 +288,7 @@
         "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                                          \
     SQL(QUEUE_REASON, "SELECT due FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                            \
     SQL(QUEUE_START, /* the one that came first; + keeps SQLite from a walk over all ids */                            \
-        "SELECT due, at, json, id FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "                   \
+        "SELECT id, at, due FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "                         \
         "ORDER BY +id LIMIT 1")                                                                                        \
     SQL(QUEUE_CALLS, /* starts behind an instance that has begun, or behind the one that it is */                      \
         "SELECT i.id, q.due, q.json, q.handler, q.parent FROM dur_instance i JOIN dur_queue q ON q.key=i.key WHERE "   \
