@@ -189,6 +189,18 @@ static versions versions_of(const dur_fetch *how) {
     return (versions){ 0, dur__sq_packed(how->filter->ranges[0].min), dur__sq_packed(how->filter->ranges[0].max) };
 }
 
+/* Those that the filter lets pass, from this row on, behind what is there; up to `max` of all. */
+static int candidates_read(dur__sq_fetch_op *self, sqlite3_stmt *row, const dur_handler_filter *filter, candidate *out,
+                           size_t max, size_t *count) {
+    int code = DUR_OK;
+    while (code == DUR_OK && row != NULL && *count < max) {
+        if (dur_handler_passes(filter, dur__sq_text(row, 10))) candidate_fill(self->arena, row, &out[(*count)++]);
+        code = dur__sq_next(&row, &self->op.err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
 /* The first `max` of one handler, behind those of others. */
 static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, const char *handler, candidate *out, size_t max,
                          size_t *count) {
@@ -196,12 +208,7 @@ static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, const char *h
     versions v = versions_of(self->how);
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiit", v.any, v.low,
                              v.high, (uint64_t)(self->how->kind == DUR_FETCH_ANY), (uint64_t)max, handler);
-    while (code == DUR_OK && row != NULL) {
-        candidate_fill(self->arena, row, &out[(*count)++]);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? candidates_read(self, row, NULL, out, SIZE_MAX, count) : code;
 }
 
 static bool takes_nothing(const dur_fetch *how) {
@@ -215,25 +222,14 @@ static int suspects(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, si
     *count = 0;
     if (takes_nothing(self->how)) return DUR_OK;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iii", v.any, v.low, v.high);
-    while (code == DUR_OK && row != NULL && *count < max) {
-        if (dur_handler_passes(self->how->handlers, dur__sq_text(row, 10)))
-            candidate_fill(self->arena, row, &out[(*count)++]);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? candidates_read(self, row, self->how->handlers, out, max, count) : code;
 }
 
 /* Those that only somebody has to look at: before all others, whatever their handler. */
 static int lost_ones(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOST, &row, &self->op.err, "i", (uint64_t)max);
-    while (code == DUR_OK && row != NULL) {
-        candidate_fill(self->arena, row, &out[(*count)++]);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? candidates_read(self, row, NULL, out, max, count) : code;
 }
 
 /* The first `max` of all handlers that have something there and that the caller has; out has room for twice as many. */

@@ -77,7 +77,7 @@ int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key
     int code = dur__sq_get(txn->conn, DUR__SQ_KEY_OF, key, 1, err, "t", instance);
     if (code != DUR_OK || *key != 0 || !make) return code;
     txn->file->next_key = 0;
-    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_MAKE, err, "t", instance);
+    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tnnn", instance);
     *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
     return code;
 }

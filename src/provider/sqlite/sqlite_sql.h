@@ -139,7 +139,6 @@
                  "w.token IS NULL AND w.session IS NOT NULL AND s.owner IS NOT NULL AND " DUR__SQ_HOLDER_HAS_NOT(      \
                      "s") " LIMIT 1) FROM dur_instance i WHERE id=?1")                                                 \
     SQL(INSTANCE_BIRTH, "SELECT birth, suspended FROM dur_instance WHERE key=?1")                                      \
-    SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
     SQL(INSTANCE_START,                                                                                                \
         "INSERT INTO dur_instance(id, ready_at, ready_seq, handler) VALUES(?1, ?2, ?3, coalesce(?4, '')) "             \
         "ON CONFLICT(id) DO NOTHING")                                                                                  \
