@@ -23,7 +23,7 @@
 /* Worker rows and ready instances are numbered from here, 64 a millisecond: small integers in six bytes. */
 #define DUR__SQ_SEQ_EPOCH_MS 1704067200000u
 
-enum { DUR__SQ_SPARE_WAKERS = 32, DUR__SQ_MARK_BYTES = 160, DUR__SQ_WAL_GROWS = 1024 * 1024 };
+enum { DUR__SQ_MARK_BYTES = 160, DUR__SQ_WAL_GROWS = 1024 * 1024 };
 
 typedef struct dur__sq_file dur__sq_file;
 typedef struct dur__sq_lane dur__sq_lane;
@@ -213,8 +213,6 @@ typedef struct dur__sq_desk {
     uint64_t
         held_from_us; /* since when another program has the write lock, as far as we wait for it; 0: it has not … */
     char holder[64];  /* … and who that is, when known */
-    dur_waker *spare_wakers[DUR__SQ_SPARE_WAKERS]; /* of waiters that have gone: a descriptor costs two system calls */
-    uint32_t spare_waker_count;
     _Atomic uint32_t waiter_count; /* also read without the lock, after a commit: see dur__sq_changed */
     bool watching;                 /* somebody polls inotify */
 } dur__sq_desk;

@@ -76,8 +76,6 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
 }
 
 void dur__sq_wake_close(dur__sq_file *file) {
-    while (file->desk.spare_waker_count > 0)
-        dur_waker_free(file->desk.spare_wakers[--file->desk.spare_waker_count]);
     if (file->peers.inotify >= 0) close(file->peers.inotify);
     file->peers.inotify = -1;
 }
@@ -245,10 +243,7 @@ static bool sleep_on(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) 
 
 static int waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
     memset(waiter, 0, sizeof *waiter);
-    dur__mutex_lock(&file->desk.lock);
-    if (file->desk.spare_waker_count > 0) waiter->waker = file->desk.spare_wakers[--file->desk.spare_waker_count];
-    dur__mutex_unlock(&file->desk.lock);
-    if (waiter->waker == NULL) waiter->waker = dur_waker_new();
+    waiter->waker = dur_waker_new();
     if (waiter->waker == NULL)
         return dur_error_set(err, DUR_ELIMIT, true, "sqlite.wait", "no descriptor: %s", strerror(errno));
     waiter->instance = dur__xstrdup(instance);
@@ -263,11 +258,8 @@ static void waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
     dur__mutex_lock(&file->desk.lock);
     dur__list_unlink(&waiter->link);
     atomic_fetch_sub(&file->desk.waiter_count, 1);
-    (void)dur_waker_sleep_end(waiter->waker); /* a wake that came too late is not the next one's */
-    bool keep = file->desk.spare_waker_count < DUR__SQ_SPARE_WAKERS;
-    if (keep) file->desk.spare_wakers[file->desk.spare_waker_count++] = waiter->waker;
     dur__mutex_unlock(&file->desk.lock);
-    if (!keep) dur_waker_free(waiter->waker);
+    dur_waker_free(waiter->waker);
     dur__free(waiter->instance);
 }
 
