@@ -305,8 +305,8 @@ static void an_owner_without_a_file_is_dead(void **state) {
     dur_waker_free(waker);
 }
 
-/* After a silence in which somebody may have taken it for dead an owner asks, whether its file is there or not; one
-   that nobody has looked at meanwhile is as it was. */
+/* After a silence in which somebody may have taken it for dead an owner asks, until it is told: the transaction that
+   takes it over may be under way.  One that nobody has looked at meanwhile is as it was. */
 static void one_that_was_silent_asks_whether_it_lives(void **state) {
     fixture *f = *state;
     enum { TIMEOUT_MS = 1000 };
@@ -314,7 +314,7 @@ static void one_that_was_silent_asks_whether_it_lives(void **state) {
     dur_owner_report report;
     char url[440], path[600];
     snprintf(path, sizeof path, "%s/silent.db", f->folder);
-    snprintf(url, sizeof url, "sqlite:%s/silent.db", f->folder);
+    snprintf(url, sizeof url, "sqlite:%s/silent.db?busy_ms=50", f->folder);
     dur_provider *store = NULL;
     OK(f, dur_open_ex(&store, url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &f->err));
     const dur_owner_options silent = { .owner = "silent", .timeout_ms = TIMEOUT_MS },
@@ -328,8 +328,15 @@ static void one_that_was_silent_asks_whether_it_lives(void **state) {
     assert_int_equal(report.taken_over, 0);
     assert_int_equal(report.peers, 1);
     dur_fake_world_advance(fake, TIMEOUT_MS);
-    exec(path, "DELETE FROM dur_owner WHERE id='silent'"); /* as whoever takes it over does */
-    OK(f, dur_store_owner_beat(store, "silent", &report, &f->err));
+    sqlite3 *taker = NULL;
+    assert_int_equal(sqlite3_open(path, &taker), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(taker, "BEGIN IMMEDIATE; DELETE FROM dur_owner WHERE id='silent'", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(dur_store_owner_beat(store, "silent", &report, &f->err), DUR_EBUSY);
+    assert_int_equal(sqlite3_exec(taker, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(taker);
+    dur_error_clear(&f->err);
+    OK(f, dur_store_owner_beat(store, "silent", &report, &f->err)); /* in time */
     assert_false(report.still_ours);
     snprintf(path, sizeof path, "%s/silent.db.owner-silent", f->folder);
     assert_int_not_equal(access(path, F_OK), 0);
