@@ -582,9 +582,9 @@ typedef struct dur__sq_turn_op {
     uint64_t look; /* of the instance before the turn, where it writes what was recovered */
     const dur_worker_claim **lost;
     size_t lost_count;
-    uint64_t execution, last_event, current;
+    uint64_t last_event, current;
     size_t messages_gone; /* rows that it has deleted from the queue */
-    bool kept, was_leased, counted, row_written, released, values, visible_change;
+    bool was_leased, counted, row_written, released, values, visible_change;
     char token[80];                    /* of a lease that began with this turn */
     uint64_t born_max_id, born_now_ms; /* … what it has seen of the queue */
 } dur__sq_turn_op;

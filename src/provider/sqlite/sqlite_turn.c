@@ -536,8 +536,7 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &self->op.err, "iti", self->key, turn->suspended,
                            txn->now_ms);
     }
-    self->kept = facts->keeps;
-    if (code != DUR_OK || self->kept || self->released) return code;
+    if (code != DUR_OK || facts->keeps || self->released) return code;
     if (facts->take_over && !self->was_leased) return taken_unleased(self, txn);
     dur__sq_release_how how = { .by_holder = !facts->take_over,
                                 .seen_id = facts->seen_id,
@@ -579,7 +578,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->fault = DUR_TURN_STORE;
     self->lease = NULL;
     self->messages_gone = 0;
-    self->kept = self->visible_change = self->released = self->values = false;
+    self->visible_change = self->released = self->values = false;
     bool born = self->facts.born;
     int code = look_read(self, txn);
     if (code == DUR_OK) code = born ? dur__sq_born(self, txn) : lease_write(self, txn);
@@ -589,7 +588,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK) code = work_write(self, txn);
     if (code == DUR_OK) code = lease_end(self, txn);
     /* One that lets go with nothing recorded may have taken the start that was all there was of the instance. */
-    bool forgets = turn->event_count == 0 && self->messages_gone > 0 && !self->kept;
+    bool forgets = turn->event_count == 0 && self->messages_gone > 0 && !self->facts.keeps;
     if (turn->metadata.status != DUR_STATUS_NONE || forgets) self->visible_change = true;
     return code;
 }
@@ -618,17 +617,17 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_born_done(self, file);
         return;
     }
-    if (self->kept && lease != NULL && !turn->consume_listed) {
+    if (self->facts.keeps && lease != NULL && !turn->consume_listed) {
         dur__map_free(&lease->given);
         lease->tagged_count = 0;
-    } else if (self->kept && lease != NULL)
+    } else if (self->facts.keeps && lease != NULL)
         for (size_t i = 0; i < turn->consumed_count; i++)
             dur__sq_lease_taken(lease, turn->consumed[i]);
     if (lease != NULL && lease->queued != DUR__SQ_NOT_COUNTED) lease->queued -= self->messages_gone;
-    if (lease != NULL && self->kept && lease->tagged_count > 0) tagged_left(lease, turn, true);
+    if (lease != NULL && self->facts.keeps && lease->tagged_count > 0) tagged_left(lease, turn, true);
     if (self->facts.take_over)
         dur__sq_lease_drop(file, self->key, true);
-    else if (!self->kept)
+    else if (!self->facts.keeps)
         dur__sq_lease_drop(file, self->key, false);
     else if (lease == NULL)
         lease_adopt(self, file);
@@ -669,7 +668,7 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
     dur_turn_commit *turn = self->turn;
     turn->error = self->op.err;
     turn->fault = self->op.err.code == DUR_OK ? DUR_TURN_FINE : self->op.undone ? DUR_TURN_STORE : self->fault;
-    turn->lease_kept = turn->fault == DUR_TURN_FINE && self->kept;
+    turn->lease_kept = turn->fault == DUR_TURN_FINE && self->facts.keeps;
     if (turn->fault == DUR_TURN_WORK_LOST) turn->lost_work_count = self->lost_count;
     if (turn->fault == DUR_TURN_WORK_LOST && self->arena != NULL) {
         size_t bytes = self->lost_count * sizeof(*self->lost);

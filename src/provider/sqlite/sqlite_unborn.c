@@ -176,7 +176,7 @@ void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
     dur_turn_commit *turn = self->turn;
     turn->store_key = self->key;
     turn->lock_token = self->token;
-    if (!self->kept) return;
+    if (!self->facts.keeps) return;
     const dur_execution_metadata *meta = &turn->metadata;
     dur__sq_lease *lease = dur__sq_lease_new(self->lane, self->key, turn->instance, self->token,
                                              meta->orchestration_name, meta->orchestration_version);
