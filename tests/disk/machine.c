@@ -121,7 +121,7 @@ void ledger_owners(const ledger *book, size_t at, uint64_t seed, const char *fol
         uint64_t fate = disk_mix(seed, i) % 4;
         if (fate == 0) continue; /* the folder did not have its name yet, or no longer */
         char path[700];
-        snprintf(path, sizeof(path), "%s/%s%s", folder, owner->instance, fate == 1 ? ".dead" : "");
+        snprintf(path, sizeof(path), "%s/%s%s", folder, owner->instance, fate == 1 ? ".new" : "");
         int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0) continue;
         if (fate != 2 && write(fd, owner->text, owner->size) < 0) perror(path);
@@ -157,7 +157,7 @@ static void note_owners(void) {
     DIR *dir = opendir(folder_path);
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         char path[700], bytes[1024];
-        if (strstr(entry->d_name, ".owner-") == NULL || strstr(entry->d_name, ".dead") != NULL) continue;
+        if (strstr(entry->d_name, ".owner-") == NULL) continue;
         snprintf(path, sizeof(path), "%s/%s", folder_path, entry->d_name);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         ssize_t size = fd >= 0 ? read(fd, bytes, sizeof(bytes)) : -1;

@@ -250,7 +250,8 @@ static void check_finds_what_is_wrong_and_vacuum_shrinks(void **state) {
     fixture *f = *state;
     put(f, 0, 50);
     OK(f, dur_store_check(f->store, &f->err));
-    exec(f->path, "INSERT INTO dur_history(key, execution, first_id, count, at, block) VALUES(4711, 1, 1, 1, 0, '={}')");
+    exec(f->path,
+         "INSERT INTO dur_history(key, execution, first_id, count, at, block) VALUES(4711, 1, 1, 1, 0, '={}')");
     assert_int_equal(dur_store_check(f->store, &f->err), DUR_ECORRUPT);
     assert_non_null(strstr(f->err.message, "4711"));
     exec(f->path, "DELETE FROM dur_history; DELETE FROM dur_queue; DELETE FROM dur_instance");
@@ -281,59 +282,84 @@ static void an_owner_whose_file_is_empty_is_dead(void **state) {
     dur_waker_free(waker);
 }
 
-/* Somebody has marked an owner as dead, and died before the transaction that was to free what it held: whoever looks
-   next decides anew. */
-static void a_mark_of_the_dead_is_carried_on(void **state) {
+/* Its file goes before the transaction that frees what it held: whoever died between the two has left this. */
+static void an_owner_without_a_file_is_dead(void **state) {
     fixture *f = *state;
     dur_waker *waker = dur_waker_new();
     dur_lane *lane = lane_make(f, "marked", waker);
     dur_instance_row row;
     dur_owner_report report;
-    char path[600], grave[620];
+    char path[600];
     park(f, lane, "marked", "a");
-    snprintf(path, sizeof path, "%s.owner-marked", f->path);
-    snprintf(grave, sizeof grave, "%s.dead", path);
-    assert_int_equal(rename(path, grave), 0);
-    dur_store_lane_close(lane);
-    dur_provider_close(f->store); /* without a goodbye */
-    OK(f, dur_open(&f->store, f->url, &f->err));
     OK(f, dur_store_owner_register(f->store, &(dur_owner_options){ .owner = "other" }, &f->err));
+    snprintf(path, sizeof path, "%s.owner-marked", f->path);
+    assert_int_equal(unlink(path), 0);
     OK(f, dur_store_owner_beat(f->store, "other", &report, &f->err));
     assert_int_equal(report.taken_over, 1);
     assert_int_equal(report.peers, 0);
     OK(f, dur_store_get_instance(f->store, f->arena, "a", &row, &f->err));
     assert_null(row.owner);
-    assert_int_not_equal(access(grave, F_OK), 0);
     OK(f, dur_store_owner_beat(f->store, "marked", &report, &f->err));
     assert_false(report.still_ours);
+    dur_store_lane_close(lane);
     dur_waker_free(waker);
 }
 
-/* The same, and the marked one lives: it takes its name back at its next beat, or gets it back by whoever looks. */
-static void a_mark_is_no_death(void **state) {
+/* After a silence in which somebody may have taken it for dead an owner asks, until it is told: the transaction that
+   takes it over may be under way.  One that nobody has looked at meanwhile is as it was. */
+static void one_that_was_silent_asks_whether_it_lives(void **state) {
     fixture *f = *state;
-    dur_waker *waker = dur_waker_new();
-    dur_lane *lane = lane_make(f, "marked", waker);
-    dur_instance_row row;
+    enum { TIMEOUT_MS = 1000 };
+    dur_fake_world *fake = dur_fake_world_new(1700000000000u, 1);
     dur_owner_report report;
-    char path[600], grave[620];
-    park(f, lane, "marked", "a");
-    OK(f, dur_store_owner_register(f->store, &(dur_owner_options){ .owner = "other" }, &f->err));
-    snprintf(path, sizeof path, "%s.owner-marked", f->path);
-    snprintf(grave, sizeof grave, "%s.dead", path);
+    char url[440], path[600];
+    snprintf(path, sizeof path, "%s/silent.db", f->folder);
+    snprintf(url, sizeof url, "sqlite:%s/silent.db?busy_ms=50", f->folder);
+    dur_provider *store = NULL;
+    OK(f, dur_open_ex(&store, url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &f->err));
+    const dur_owner_options silent = { .owner = "silent", .timeout_ms = TIMEOUT_MS },
+                            other = { .owner = "other", .timeout_ms = 100 * TIMEOUT_MS };
+    OK(f, dur_store_owner_register(store, &silent, &f->err));
+    OK(f, dur_store_owner_register(store, &other, &f->err));
+    dur_fake_world_advance(fake, TIMEOUT_MS);
+    OK(f, dur_store_owner_beat(store, "silent", &report, &f->err));
+    assert_true(report.still_ours);
+    OK(f, dur_store_owner_beat(store, "other", &report, &f->err));
+    assert_int_equal(report.taken_over, 0);
+    assert_int_equal(report.peers, 1);
+    dur_fake_world_advance(fake, TIMEOUT_MS);
+    sqlite3 *taker = NULL;
+    assert_int_equal(sqlite3_open(path, &taker), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(taker, "BEGIN IMMEDIATE; DELETE FROM dur_owner WHERE id='silent'", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(dur_store_owner_beat(store, "silent", &report, &f->err), DUR_EBUSY);
+    assert_int_equal(sqlite3_exec(taker, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(taker);
+    dur_error_clear(&f->err);
+    OK(f, dur_store_owner_beat(store, "silent", &report, &f->err)); /* in time */
+    assert_false(report.still_ours);
+    snprintf(path, sizeof path, "%s/silent.db.owner-silent", f->folder);
+    assert_int_not_equal(access(path, F_OK), 0);
+    dur_provider_close(store);
+    dur_fake_world_free(fake);
+}
+
+static void whoever_registers_clears_up_what_nobody_has_locked(void **state) {
+    fixture *f = *state;
+    char path[2][600];
+    OK(f, dur_store_owner_register(f->store, &(dur_owner_options){ .owner = "here" }, &f->err));
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(rename(path, grave), 0);
-        OK(f, dur_store_owner_beat(f->store, i == 0 ? "marked" : "other", &report, &f->err));
-        assert_true(report.still_ours);
-        assert_int_equal(report.taken_over, 0);
-        assert_int_equal(report.peers, 1);
-        assert_int_equal(access(path, F_OK), 0);
-        assert_int_not_equal(access(grave, F_OK), 0);
+        snprintf(path[i], sizeof path[i], "%s.owner-%s", f->path, i == 0 ? "left" : "left.new");
+        FILE *left = fopen(path[i], "w");
+        assert_non_null(left);
+        fclose(left);
     }
-    OK(f, dur_store_get_instance(f->store, f->arena, "a", &row, &f->err));
-    assert_string_equal(row.owner, "marked");
-    dur_store_lane_close(lane);
-    dur_waker_free(waker);
+    OK(f, dur_store_owner_register(f->store, &(dur_owner_options){ .owner = "next" }, &f->err));
+    for (int i = 0; i < 2; i++)
+        assert_int_not_equal(access(path[i], F_OK), 0);
+    snprintf(path[0], sizeof path[0], "%s.owner-here", f->path);
+    assert_int_equal(access(path[0], F_OK), 0);
+    assert_int_equal(dur_store_owner_register(f->store, &(dur_owner_options){ .owner = "here" }, &f->err), DUR_EEXISTS);
 }
 
 /* The application's own tables change the schema, and nobody loses anything by that. */
@@ -372,8 +398,9 @@ int main(void) {
         TEST(a_copy_made_while_writing_can_be_used),
         TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
         TEST(an_owner_whose_file_is_empty_is_dead),
-        TEST(a_mark_of_the_dead_is_carried_on),
-        TEST(a_mark_is_no_death),
+        TEST(an_owner_without_a_file_is_dead),
+        TEST(one_that_was_silent_asks_whether_it_lives),
+        TEST(whoever_registers_clears_up_what_nobody_has_locked),
         TEST(tables_of_the_application_end_no_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,6 +176,31 @@ static void the_dead_are_recognised_at_once_though_their_child_lives(void **stat
     dur_waker_free(waker);
 }
 
+/* Two processes cannot be the same owner; one takes the name of another that is dead, and what that one held is free.
+ */
+static void a_name_is_taken_from_the_dead_only(void **state) {
+    fixture *f = *state;
+    dur_owner_options options = { .owner = "holder", .timeout_ms = DUR_HOURS(1) };
+    dur_instance_row row;
+    char line[64] = "";
+    child other = spawn("hold", f->url, "");
+    assert_non_null(fgets(line, sizeof line, other.out));
+    dur_error_clear(&f->err);
+    assert_int_equal(dur_store_owner_register(f->store, &options, &f->err), DUR_EEXISTS);
+    OK(f, dur_store_get_instance(f->store, f->arena, "held", &row, &f->err));
+    assert_string_equal(row.owner, "holder");
+    finish(&other, SIGKILL);
+    int code;
+    do { /* its child, which has just been forked, may not have closed its copy of the file yet */
+        dur_error_clear(&f->err);
+        code = dur_store_owner_register(f->store, &options, &f->err);
+    } while (code == DUR_EEXISTS);
+    assert_int_equal(code, DUR_OK);
+    kill(atoi(line + 6), SIGKILL);
+    OK(f, dur_store_get_instance(f->store, f->arena, "held", &row, &f->err));
+    assert_null(row.owner);
+}
+
 static void what_was_confirmed_survives_a_kill(void **state) {
     fixture *f = *state;
     dur_provider_close(f->store);
@@ -277,6 +302,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(messages_from_another_process_reach_a_parked_instance),
         TEST(the_dead_are_recognised_at_once_though_their_child_lives),
+        TEST(a_name_is_taken_from_the_dead_only),
         TEST(what_was_confirmed_survives_a_kill),
         TEST(a_quiet_process_gets_its_turn_beside_a_busy_one),
         TEST(nobody_waits_at_the_gate_for_ever),

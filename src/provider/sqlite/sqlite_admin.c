@@ -2,73 +2,49 @@
  * sqlite_admin.c: lists and counts, on reader connections.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
-static void row_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
-    memset(out, 0, sizeof *out);
-    uint64_t execution = dur__sq_u64(row, 4), status = dur__sq_u64(row, 5);
-    out->instance_id = dur__sq_dup(arena, row, 1);
-    out->orchestration_name = dur__sq_dup(arena, row, 2);
-    out->orchestration_version = dur__sq_dup(arena, row, 3);
-    out->current_execution_id = execution > 0 ? execution : 1;
-    out->status = status == DUR_STATUS_NONE ? DUR_STATUS_RUNNING : (dur_status)status;
-    out->parent_instance_id = dur__sq_dup(arena, row, 6);
-    out->created_at_ms = dur__sq_u64(row, 7);
-    out->updated_at_ms = dur__sq_u64(row, 8);
-    out->suspended = dur__sq_dup(arena, row, 9);
-    out->custom_status = dur__sq_dup(arena, row, 10);
-    out->custom_status_version = dur__sq_u64(row, 11);
-    out->owner = dur__sq_dup(arena, row, 12);
-    out->birth = dur__sq_u64(row, 17);
-}
+enum { ID, NAME, VERSION, EXECUTION, STATUS, PARENT, CREATED, UPDATED, SUSPENDED, CUSTOM_STATUS };
+enum { CUSTOM_STATUS_VERSION = 10, OWNER, BIRTH, OUTPUT, LAST_AT, HISTORY, START_AT, START, START_ID };
+enum { HANDLER = 19, UNSERVED, STUCK };
 
-/* What the row itself does not know: a step of a parked instance does not touch it, its last event knows when it was.
- */
-static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out,
-                        dur_error *err) {
-    uint64_t key = dur__sq_u64(row, 0), execution = dur__sq_u64(row, 4);
-    sqlite3_stmt *more = NULL;
-    int code;
-    if (dur__sq_is_null(row, 2)) { /* no name: it is listed for its start */
-        code = dur__sq_first(conn, DUR__SQ_QUEUE_START, &more, err, "i", key);
-        if (code != DUR_OK || more == NULL) return code;
-        out->start_pending = true;
-        out->created_at_ms = out->updated_at_ms = dur__sq_u64(more, 1);
-        out->pending_start = dur__sq_json(arena, more, 2);
-        out->pending_start_id = dur__sq_u64(more, 3);
-        dur__sq_end(&more);
-        return DUR_OK;
-    }
-    code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "i", key);
-    if (code == DUR_OK && more != NULL) out->output = dur__sq_dup(arena, more, 0);
-    dur__sq_end(&more);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_HISTORY_LAST, &more, err, "ii", key, execution);
-    if (code == DUR_OK && more != NULL && dur__sq_u64(more, 1) > out->updated_at_ms)
-        out->updated_at_ms = dur__sq_u64(more, 1);
-    dur__sq_end(&more);
-    return code;
-}
-
-/* The same from one statement: whoever waits for an instance asks it twice, and nothing else. */
-static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
-    enum { NAME = 2, OUTPUT = 18, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED, START_ID, STUCK };
-    bool named = !dur__sq_is_null(row, NAME), history = dur__sq_u64(row, HISTORY) != 0;
+/* A step of a parked instance does not touch its row: its last event knows when it was.  False: it is known by messages
+   only. */
+static bool row_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
+    uint64_t execution = dur__sq_u64(row, EXECUTION), status = dur__sq_u64(row, STATUS);
+    bool begun = !dur__sq_is_null(row, NAME) || dur__sq_u64(row, HISTORY) != 0;
     bool starts = !dur__sq_is_null(row, START);
-    row_fill(arena, row, out);
-    out->output = dur__sq_dup(arena, row, OUTPUT);
+    *out = (dur_instance_row){ .instance_id = dur__sq_dup(arena, row, ID),
+                               .orchestration_name = dur__sq_dup(arena, row, NAME),
+                               .orchestration_version = dur__sq_dup(arena, row, VERSION),
+                               .current_execution_id = execution > 0 ? execution : 1,
+                               .status = status == DUR_STATUS_NONE ? DUR_STATUS_RUNNING : (dur_status)status,
+                               .output = dur__sq_dup(arena, row, OUTPUT),
+                               .parent_instance_id = dur__sq_dup(arena, row, PARENT),
+                               .created_at_ms = dur__sq_u64(row, CREATED),
+                               .updated_at_ms = dur__sq_u64(row, UPDATED),
+                               .suspended = dur__sq_dup(arena, row, SUSPENDED),
+                               .custom_status = dur__sq_dup(arena, row, CUSTOM_STATUS),
+                               .custom_status_version = dur__sq_u64(row, CUSTOM_STATUS_VERSION),
+                               .owner = dur__sq_dup(arena, row, OWNER),
+                               .birth = dur__sq_u64(row, BIRTH),
+                               .start_pending = starts && !begun };
     if (dur__sq_u64(row, LAST_AT) > out->updated_at_ms) out->updated_at_ms = dur__sq_u64(row, LAST_AT);
-    if (starts) {
-        out->pending_start = dur__sq_json(arena, row, START);
-        out->pending_start_id = dur__sq_u64(row, START_ID);
-        out->start_pending = !named && !history;
-        if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, START_AT);
-    }
+    if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, START_AT);
+    return begun || starts;
+}
+
+static void start_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
+    if (dur__sq_is_null(row, START)) return;
+    out->pending_start = dur__sq_json(arena, row, START);
+    out->pending_start_id = dur__sq_u64(row, START_ID);
+}
+
+static void handler_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
     const char *handler = dur__sq_text(row, HANDLER);
     out->handler = handler[0] != '\0' ? dur_arena_strdup(arena, handler) : NULL;
     out->unserved = out->handler != NULL && dur__sq_u64(row, UNSERVED) != 0;
     out->stuck_session = dur__sq_dup(arena, row, STUCK);
-    return named || history || starts; /* else it is known by messages only */
 }
 
 int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
@@ -79,7 +55,11 @@ int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     bool exists = false;
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_WHOLE, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) exists = whole_fill(arena, row, out);
+    if (code == DUR_OK && row != NULL) {
+        exists = row_fill(arena, row, out);
+        start_fill(arena, row, out);
+        handler_fill(arena, row, out);
+    }
     dur__sq_end(&row);
     dur__sq_reader_done(file, conn);
     if (code == DUR_OK && !exists)
@@ -99,35 +79,22 @@ int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    dur_instance_row *list = NULL;
-    size_t room = 0;
-    *out = NULL;
-    *count = 0;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    dur__sq_rows list = { NULL, 0, 0 };
+    int code = dur__sq_snapshot(file, &conn, err);
     if (code == DUR_OK)
         code = dur__sq_first(conn, list_of(query), &row, err, "tiittiiiti", query->after != NULL ? query->after : "",
                              (uint64_t)query->status, (uint64_t)query->suspended_only, query->name, query->id_prefix,
                              (uint64_t)query->roots_only, query->created_after_ms, query->created_before_ms,
                              query->parent, query->limit > 0 ? (uint64_t)query->limit : (uint64_t)INT64_MAX);
     while (code == DUR_OK && row != NULL) {
-        if (*count == room) {
-            room = room == 0 ? 64 : room * 2;
-            list = dur__xrealloc(list, room * sizeof(*list));
-        }
-        row_fill(arena, row, &list[*count]);
-        code = row_complete(conn, arena, row, &list[*count], err);
-        if (code == DUR_OK) {
-            (*count)++;
-            code = dur__sq_next(&row, err);
-        }
+        dur_instance_row *one = dur__sq_rows_add(&list, sizeof(*one));
+        (void)row_fill(arena, row, one);
+        if (one->start_pending) start_fill(arena, row, one);
+        code = dur__sq_next(&row, err);
     }
     dur__sq_end(&row);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
-    *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
-    if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
-    dur__free(list);
+    *out = dur__sq_rows_take(&list, arena, sizeof(**out), count);
     return code;
 }
 
@@ -136,65 +103,35 @@ int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *in
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    dur_execution_row *list = NULL;
-    size_t room = 0;
+    dur__sq_rows list = { NULL, 0, 0 };
     uint64_t key = 0;
-    *out = NULL;
-    *count = 0;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KEY_OF, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) key = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    int code = dur__sq_snapshot(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_KEY_OF, &key, 1, err, "t", instance);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EXECUTION_LIST, &row, err, "i", key);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
-        if (*count == room) {
-            room = room == 0 ? 16 : room * 2;
-            list = dur__xrealloc(list, room * sizeof(*list));
-        }
-        list[(*count)++] = (dur_execution_row){ .execution_id = dur__sq_u64(row, 0),
-                                                .status = (dur_status)dur__sq_u64(row, 1),
-                                                .output = dur__sq_dup(arena, row, 2),
-                                                .started_at_ms = dur__sq_u64(row, 3),
-                                                .completed_at_ms = dur__sq_u64(row, 4),
-                                                .event_count = dur__sq_u64(row, 5) };
+        *(dur_execution_row *)dur__sq_rows_add(&list, sizeof(dur_execution_row)) =
+            (dur_execution_row){ .execution_id = dur__sq_u64(row, 0),
+                                 .status = (dur_status)dur__sq_u64(row, 1),
+                                 .output = dur__sq_dup(arena, row, 2),
+                                 .started_at_ms = dur__sq_u64(row, 3),
+                                 .completed_at_ms = dur__sq_u64(row, 4),
+                                 .event_count = dur__sq_u64(row, 5) };
     }
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
-    *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
-    if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
-    dur__free(list);
+    *out = dur__sq_rows_take(&list, arena, sizeof(**out), count);
     return code;
-}
-
-/* Up to five numbers of one row. */
-static int numbers_at(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_error *err, const char *format,
-                      uint64_t argument, uint64_t second) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(conn, sql, &row, err, format, argument, second);
-    for (int i = 0; i < 5; i++)
-        out[i] = row != NULL && i < sqlite3_column_count(row) ? dur__sq_u64(row, i) : 0;
-    dur__sq_end(&row);
-    return code;
-}
-
-static int numbers(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_error *err, const char *format,
-                   uint64_t argument) {
-    return numbers_at(conn, sql, out, err, format, argument, 0);
 }
 
 int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    uint64_t n[5] = { 0 }, executions[5] = { 0 }, events[5] = { 0 }, starts[5] = { 0 };
+    uint64_t n[5] = { 0 }, executions = 0, events = 0, starts[2] = { 0 };
     memset(out, 0, sizeof *out);
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_INSTANCES, n, err, "", 0);
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_STARTS, starts, err, "", 0);
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_EXECUTIONS, executions, err, "", 0);
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_EVENTS, events, err, "", 0);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    int code = dur__sq_snapshot(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_INSTANCES, n, 5, err, "");
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_STARTS, starts, 2, err, "");
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_EXECUTIONS, &executions, 1, err, "");
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_EVENTS, &events, 1, err, "");
     dur__sq_reader_done(file, conn);
     *out = (dur_system_metrics){ .total_instances = n[0],
                                  .running = n[1],
@@ -202,29 +139,27 @@ int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_
                                  .failed = n[3],
                                  .suspended = n[4] + starts[1],
                                  .starts_waiting = starts[0],
-                                 .total_executions = executions[0],
-                                 .total_events = events[0] };
+                                 .total_executions = executions,
+                                 .total_events = events };
     return code;
 }
 
 int dur__sq_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    uint64_t queue[5] = { 0 }, locked[5] = { 0 }, work[5] = { 0 }, dead[5] = { 0 };
+    uint64_t queue[2] = { 0 }, locked = 0, work = 0, dead = 0;
     uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
     memset(out, 0, sizeof *out);
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_QUEUE, queue, err, "i", now);
-    if (code == DUR_OK) code = numbers_at(conn, DUR__SQ_COUNT_LOCKED_QUEUE, locked, err, "ii", now, boot);
-    if (code == DUR_OK) code = numbers_at(conn, DUR__SQ_COUNT_WORK, work, err, "ii", now, boot);
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_DEAD, dead, err, "", 0);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    int code = dur__sq_snapshot(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_QUEUE, queue, 2, err, "i", now);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_LOCKED_QUEUE, &locked, 1, err, "ii", now, boot);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_WORK, &work, 1, err, "ii", now, boot);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_DEAD, &dead, 1, err, "");
     dur__sq_reader_done(file, conn);
-    *out = (dur_queue_depths){ .orchestrator_queue = queue[0] - queue[1] - locked[0],
+    *out = (dur_queue_depths){ .orchestrator_queue = queue[0] - queue[1] - locked,
                                .timer_queue = queue[1],
-                               .worker_queue = work[0],
-                               .dead_letters = dead[0] };
+                               .worker_queue = work,
+                               .dead_letters = dead };
     return code;
 }
 
@@ -232,37 +167,27 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
                                dur_instance_stats *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    sqlite3_stmt *row = NULL;
-    uint64_t key = 0, execution = 0, event_bytes = 0, kv[5] = { 0 }, queue[5] = { 0 };
+    uint64_t of[2] = { 0 }, event_bytes = 0, kv[2] = { 0 }, queue = 0;
     dur_event_row *events = NULL;
     size_t event_count = 0;
     *found = false;
     memset(out, 0, sizeof *out);
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) {
-        key = dur__sq_u64(row, 0);
-        execution = dur__sq_u64(row, 4);
-        *found = execution != 0;
-    }
-    dur__sq_end(&row);
-    if (code == DUR_OK && !*found && key != 0) { /* perhaps its start waits */
-        code = dur__sq_first(conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
-        *found = row != NULL;
-        dur__sq_end(&row);
-    }
+    int code = dur__sq_snapshot(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_INSTANCE_READ, of, 2, err, "t", instance);
+    uint64_t key = of[0], execution = of[1];
+    *found = execution != 0;
+    if (code == DUR_OK && !*found && key != 0) /* perhaps its start waits */
+        code = dur__sq_has(conn, DUR__SQ_QUEUE_START, found, err, "i", key);
     if (code == DUR_OK && *found)
         code = dur__sq_read_history(conn, arena, instance, key, execution, &events, &event_count, err);
     for (size_t i = 0; i < event_count; i++)
         event_bytes += events[i].json.size;
-    if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_STATS_KV, kv, err, "i", key);
-    if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_QUEUE_COUNT_NAMED, queue, err, "i", key);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    if (code == DUR_OK && *found) code = dur__sq_get(conn, DUR__SQ_STATS_KV, kv, 2, err, "i", key);
+    if (code == DUR_OK && *found) code = dur__sq_get(conn, DUR__SQ_QUEUE_COUNT_NAMED, &queue, 1, err, "i", key);
     dur__sq_reader_done(file, conn);
     *out = (dur_instance_stats){ .history_event_count = event_count,
                                  .history_size_bytes = event_bytes,
-                                 .queue_pending_count = queue[0],
+                                 .queue_pending_count = queue,
                                  .kv_user_key_count = kv[0],
                                  .kv_total_value_bytes = kv[1] };
     return code;
@@ -273,28 +198,20 @@ int dur__sq_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t aft
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    dur_dead_letter *list = NULL;
-    size_t room = 0;
-    *out = NULL;
-    *count = 0;
+    dur__sq_rows list = { NULL, 0, 0 };
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK)
         code = dur__sq_first(conn, DUR__SQ_DEAD_LIST, &row, err, "ii", after_id,
                              limit > 0 ? (uint64_t)limit : (uint64_t)INT64_MAX);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
-        if (*count == room) {
-            room = room == 0 ? 16 : room * 2;
-            list = dur__xrealloc(list, room * sizeof(*list));
-        }
-        list[(*count)++] = (dur_dead_letter){ .id = dur__sq_u64(row, 0),
-                                              .instance = dur__sq_dup(arena, row, 1),
-                                              .reason = dur__sq_dup(arena, row, 2),
-                                              .at_ms = dur__sq_u64(row, 3),
-                                              .json = dur__sq_json(arena, row, 4) };
+        *(dur_dead_letter *)dur__sq_rows_add(&list, sizeof(dur_dead_letter)) =
+            (dur_dead_letter){ .id = dur__sq_u64(row, 0),
+                               .instance = dur__sq_dup(arena, row, 1),
+                               .reason = dur__sq_dup(arena, row, 2),
+                               .at_ms = dur__sq_u64(row, 3),
+                               .json = dur__sq_json(arena, row, 4) };
     }
     dur__sq_reader_done(file, conn);
-    *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
-    if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
-    dur__free(list);
+    *out = dur__sq_rows_take(&list, arena, sizeof(**out), count);
     return code;
 }

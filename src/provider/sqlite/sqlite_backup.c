@@ -2,8 +2,6 @@
  * sqlite_backup.c: copying and shrinking a store while it is used.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <time.h>
@@ -39,12 +37,7 @@ int dur__sq_backup(dur_provider *self, const char *target, dur_error *err) {
     dur__sq_conn *conn = NULL;
     sqlite3 *to = NULL;
     int fd = open(target, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return dur_error_set(err,
-                             errno == EEXIST   ? DUR_EEXISTS
-                             : errno == EACCES ? DUR_EPERM
-                                               : DUR_EIO,
-                             false, "sqlite.backup", "cannot make %s: %s", target, strerror(errno));
+    if (fd < 0) return dur__sq_os_fail(err, "sqlite.backup", target);
     close(fd);
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK && sqlite3_open_v2(target, &to, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)

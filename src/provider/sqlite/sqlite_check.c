@@ -6,7 +6,6 @@
  */
 #include "core/awaits.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <durite/sys/store.h>
 
 /* Of nobody, not suspended: whoever finds a reason may take it.  ?1 is the time. */
@@ -166,12 +165,10 @@ int dur__sq_check(dur_provider *self, dur_error *err) {
     int code = dur__sq_reader(file, &conn, err);
     if (code != DUR_OK) return code;
     code = check_pages(conn->db, err);
-    bool snapshot = code == DUR_OK && conn != &file->writer;
-    if (snapshot) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     uint64_t now_ms = dur_store_now_ms(self);
     if (code == DUR_OK) code = check_rows(conn->db, now_ms, err);
     if (code == DUR_OK) code = check_waits(conn, now_ms, err);
-    if (snapshot) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     return code;
 }
@@ -189,29 +186,23 @@ int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *own
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *stmt = NULL;
-    dur_holding *all = NULL;
-    size_t room = 0;
+    dur__sq_rows all = { NULL, 0, 0 };
     int code = dur__sq_reader(file, &conn, err), row = SQLITE_DONE;
     if (code != DUR_OK) return code;
     if (sqlite3_prepare_v2(conn->db, holdings_sql, -1, &stmt, NULL) != SQLITE_OK ||
         sqlite3_bind_text(stmt, 1, owner, -1, SQLITE_STATIC) != SQLITE_OK)
         code = dur__sq_fail(err, conn->db, "sqlite.owner_holdings");
     while (code == DUR_OK && (row = sqlite3_step(stmt)) == SQLITE_ROW) {
-        if (all == NULL || *count == room) {
-            dur_holding *larger = dur_arena_zalloc(arena, (room * 2 + 16) * sizeof(*larger));
-            if (all != NULL) memcpy(larger, all, *count * sizeof(*all));
-            all = larger;
-            room = room * 2 + 16;
-        }
-        all[(*count)++] = (dur_holding){ .kind = (dur_holding_kind)dur__sq_u64(stmt, 0),
-                                         .instance = dur_arena_strdup(arena, dur__sq_text(stmt, 1)),
-                                         .execution_id = dur__sq_u64(stmt, 2),
-                                         .activity_id = dur__sq_u64(stmt, 3),
-                                         .token = dur_arena_strdup(arena, dur__sq_text(stmt, 4)) };
+        dur_holding *one = dur__sq_rows_add(&all, sizeof(*one));
+        *one = (dur_holding){ .kind = (dur_holding_kind)dur__sq_u64(stmt, 0),
+                              .instance = dur_arena_strdup(arena, dur__sq_text(stmt, 1)),
+                              .execution_id = dur__sq_u64(stmt, 2),
+                              .activity_id = dur__sq_u64(stmt, 3),
+                              .token = dur_arena_strdup(arena, dur__sq_text(stmt, 4)) };
     }
     if (code == DUR_OK && row != SQLITE_DONE) code = dur__sq_fail(err, conn->db, "sqlite.owner_holdings");
     sqlite3_finalize(stmt);
     dur__sq_reader_done(file, conn);
-    *out = all;
+    *out = dur__sq_rows_take(&all, arena, sizeof(**out), count);
     return code;
 }

@@ -78,28 +78,21 @@ static bool copy(const dur__sq_file *file, int *frames) {
     return result == SQLITE_OK && done >= *frames;
 }
 
-/* Others read and write meanwhile. */
-static bool copy_usual(dur__sq_file *file, int *frames) {
-    dur__sq_conn *anchor = anchor_open(file, "BEGIN; SELECT 1 FROM dur_meta LIMIT 1");
+/* Others read and write meanwhile; or, for one that has grown, nobody writes, and readers, which are short, are waited
+   for. */
+static bool copy_anchored(dur__sq_file *file, bool grown, int *frames) {
+    dur__sq_conn *anchor = anchor_open(file, grown ? "PRAGMA query_only=0; PRAGMA busy_timeout=100; BEGIN IMMEDIATE"
+                                                   : "BEGIN; SELECT 1 FROM dur_meta LIMIT 1");
     if (anchor == NULL) return false;
     bool all = copy(file, frames);
-    if (sqlite3_exec(anchor->db, "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK)
-        dur__sq_reader_done(file, anchor);
-    else
-        anchor_close(anchor);
-    return all;
-}
-
-/* Nobody writes meanwhile, and readers, which are short, are waited for. */
-static bool copy_grown(dur__sq_file *file, int *frames) {
-    dur__sq_conn *anchor = anchor_open(file, "PRAGMA query_only=0; PRAGMA busy_timeout=100; BEGIN IMMEDIATE");
-    if (anchor == NULL) return false;
-    bool all = copy(file, frames);
-    for (int waited = 0; !all && waited < READERS_WAIT_MS; waited++) {
+    for (int waited = 0; grown && !all && waited < READERS_WAIT_MS; waited++) {
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
         all = copy(file, frames);
     }
-    anchor_close(anchor);
+    if (!grown && sqlite3_exec(anchor->db, "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK)
+        dur__sq_reader_done(file, anchor);
+    else
+        anchor_close(anchor);
     return all;
 }
 
@@ -110,9 +103,9 @@ void dur__sq_checkpoint(dur__sq_file *file) {
     if (file->wal_size.pages < file->wal_size.next) return;
     dur__sq_mark_end(file);
     if (dur__sq_present(file, NULL) != DUR_OK) return;
-    bool all = copy_usual(file, &frames);
+    bool all = copy_anchored(file, false, &frames);
     if (frames > 0 && (uint64_t)frames > file->wal_size.wait) {
-        all = copy_grown(file, &frames);
+        all = copy_anchored(file, true, &frames);
         file->wal_size.wait = 2 * (uint64_t)frames;
     }
     if (all) file->wal_size.wait = pages_grown(file);

@@ -2,7 +2,6 @@
  * sqlite_client.c: what clients write: starts, messages, raw history, dead letters, suspension.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 typedef struct client_op {
@@ -39,29 +38,29 @@ int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *
 
 /* Put a start into the queue, as the policy says.  Also inside a caller's own transaction. */
 int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
-                  bool *existed, dur__sq_delete_list *deleted, dur_error *err) {
+                  bool *existed, dur__sq_keys *deleted, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    uint64_t key = 0;
-    bool ended = false, made = false;
+    dur__sq_state state;
+    bool lives = false, made = false;
     *existed = false;
     int code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
     if (code != DUR_OK || made) return code;
-    code = dur__sq_key(txn, item->instance, false, &key, err);
-    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, existed, &ended, NULL, err);
+    code = dur__sq_state_of(txn, item->instance, &state, err);
     if (code != DUR_OK) return code;
+    *existed = state.exists;
     if (*existed && policy == DUR_EXISTS_RETURN) return DUR_OK;
     if (*existed && policy == DUR_EXISTS_REPLACE_FINISHED) {
-        code = dur__sq_tree_finished(txn, item->instance, &ended, err);
+        code = dur__sq_tree_lives(txn, state.key, &lives, err);
         if (code != DUR_OK) return code;
-        if (!ended)
+        if (lives)
             return dur_error_set(err, DUR_EEXISTS, false, "sqlite.start", "instance \"%s\" exists and is running",
                                  item->instance);
         dur_delete_result ignored = { 0 };
-        code = dur__sq_delete_tree(txn, item->instance, deleted, &ignored, err);
-        key = 0;
+        code = dur__sq_delete_tree(txn, state.key, deleted, &ignored, err);
+        state.key = 0;
     } else if (*existed)
         return dur_error_set(err, DUR_EEXISTS, false, "sqlite.start", "instance \"%s\" already exists", item->instance);
-    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, key, err) : code;
+    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, state.key, err) : code;
 }
 
 static int start_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -89,7 +88,7 @@ int dur__sq_enqueue_start(dur_provider *self, const dur_message_row *item, dur_e
     start_init(&op, item, policy, delay_ms);
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
-    dur__free(op.deleted.keys);
+    dur__free(op.deleted.list);
     return code;
 }
 
@@ -104,7 +103,7 @@ int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t
     for (size_t i = 0; i < count; i++) {
         starts[i].existed = ops[i].existed;
         starts[i].error = ops[i].op.err;
-        dur__free(ops[i].deleted.keys);
+        dur__free(ops[i].deleted.list);
     }
     dur__free(list);
     dur__free(ops);
@@ -113,28 +112,24 @@ int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t
 
 int dur__sq_message(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    uint64_t key = 0, execution = 0;
-    bool exists = false, ended = false;
-    int code = dur__sq_key(txn, item->instance, false, &key, err);
-    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, &execution, err);
+    dur__sq_state state;
+    int code = dur__sq_state_of(txn, item->instance, &state, err);
     if (code != DUR_OK) return code;
-    if (!exists) return not_found(err, item->instance);
+    if (!state.exists) return not_found(err, item->instance);
     if (item->message_id != NULL) {
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_MESSAGE_ID_GET, &row, err, "it", key, item->message_id);
-        bool known = row != NULL;
-        dur__sq_end(&row);
+        bool known = false;
+        code = dur__sq_has(txn->conn, DUR__SQ_MESSAGE_ID_GET, &known, err, "it", state.key, item->message_id);
         if (code == DUR_OK && known)
             code = dur_error_set(err, DUR_EDUPLICATE, false, "sqlite.enqueue", "message \"%s\" was accepted before",
                                  item->message_id);
         if (code != DUR_OK) return code;
     }
-    if (ended && item->kind == DUR_WORK_QUEUE_MESSAGE)
+    if (state.ended && item->kind == DUR_WORK_QUEUE_MESSAGE)
         return dur_error_set(err, DUR_ESTATE, false, "sqlite.enqueue", "instance \"%s\" has ended", item->instance);
     if (item->message_id != NULL)
-        code = dur__sq_run(txn->conn, DUR__SQ_MESSAGE_ID_ADD, err, "itii", key, item->message_id,
-                           execution > 0 ? execution : (uint64_t)1, txn->now_ms);
-    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, key, err) : code;
+        code = dur__sq_run(txn->conn, DUR__SQ_MESSAGE_ID_ADD, err, "itii", state.key, item->message_id,
+                           state.execution > 0 ? state.execution : (uint64_t)1, txn->now_ms);
+    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, state.key, err) : code;
 }
 
 static int existing_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -162,21 +157,21 @@ static int append_execution(client_op *self, dur__sq_txn *txn, uint64_t current)
 
 static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
-    sqlite3_stmt *row = NULL;
-    for (size_t i = 0; i < self->count; i++)
-        if (self->events[i].event_id == 0)
-            return dur_error_set(&op->err, DUR_EINVAL, false, "sqlite.append", "event id 0 is not allowed");
+    enum { LAST, AT, OPEN, COLUMNS };
+    uint64_t current = 0, before[COLUMNS] = { 0 };
     if (self->count == 0) return DUR_OK;
     int code = dur__sq_key(txn, self->instance, true, &self->key, &op->err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
-    uint64_t current = code == DUR_OK && row != NULL ? dur__sq_u64(row, 4) : 0;
-    dur__sq_end(&row);
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_EXECUTION, &current, 1, &op->err, "i", self->key);
     if (code == DUR_OK)
-        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &op->err, "ii", self->key, self->execution);
-    uint64_t open = code == DUR_OK && row != NULL ? dur__sq_u64(row, 2) : 0; /* nobody has said that less is */
-    dur__sq_end(&row);
+        code =
+            dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, before, COLUMNS, &op->err, "ii", self->key, self->execution);
     if (code == DUR_OK) code = append_execution(self, txn, current);
-    dur__sq_history to = { self->key, self->execution, self->instance, DUR__SQ_LAST_UNKNOWN, open, "sqlite.append" };
+    dur__sq_history to = { self->key,
+                           self->execution,
+                           self->instance,
+                           DUR__SQ_LAST_UNKNOWN,
+                           before[OPEN] /* nobody has said that less is */,
+                           "sqlite.append" };
     if (code == DUR_OK) code = dur__sq_history_add(txn, &to, self->events, self->count, &op->err);
     dur__sq_lease_recheck(txn->file, self->key);
     return code;
@@ -202,15 +197,8 @@ static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
     int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
     for (size_t i = 0; i < self->count && code == DUR_OK && self->key != 0; i++) {
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_GET, &row, &op->err, "ii", self->ids[i], self->key);
-        if (code != DUR_OK || row == NULL) continue;
-        size_t size = (size_t)sqlite3_column_bytes(row, 0);
-        char *text = dur__xmalloc(size + 1);
-        if (size > 0) memcpy(text, dur__sq_text(row, 0), size);
-        dur__sq_end(&row);
-        code = dur__sq_dead_letter_row(txn, self->instance, self->reason, (dur_text){ text, size }, &op->err);
-        dur__free(text);
+        code = dur__sq_run(txn->conn, DUR__SQ_DEAD_MESSAGE, &op->err, "iiti", self->ids[i], self->key, self->reason,
+                           txn->now_ms);
         if (code == DUR_OK)
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &op->err, "ii", self->ids[i], self->key);
     }
@@ -250,39 +238,20 @@ int dur__sq_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspend and resume ---- */
 
-/* Everything that waits is a reason again; a delay that was given before still holds. */
-static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
-    bool any;
-    uint64_t due;
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, err, "i", key);
-    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) != DUR__SQ_LOOK_NONE) {
-        any = true;
-        due = 0;
-    }
-    dur__sq_end(&row);
-    if (code == DUR_OK) code = dur__sq_set_ready(txn, key, false, 0, err);
-    if (code != DUR_OK || !any) return code;
-    dur__sq_ready(txn->file);
-    dur__sq_due_at(txn->file, txn->now_ms + 1); /* or later: the next look finds out */
-    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, due, dur__sq_seq(txn), txn->now_ms);
-}
-
 static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
-    bool exists = false, finished = false;
+    dur__sq_state state;
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
-    if (code == DUR_OK && self->key != 0) code = dur__sq_exists(txn, self->key, &exists, &finished, NULL, &op->err);
-    if (code == DUR_OK && !exists) return not_found(&op->err, self->instance);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
-    uint64_t status = row != NULL ? dur__sq_u64(row, 5) : DUR_STATUS_NONE;
-    bool leased = row != NULL && !dur__sq_is_null(row, 13);
+    int code = dur__sq_state_of(txn, self->instance, &state, &op->err);
+    self->key = state.key;
+    if (code == DUR_OK && !state.exists) return not_found(&op->err, self->instance);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &op->err, "i", self->key);
+    uint64_t status = row != NULL ? dur__sq_u64(row, DUR__SQ_LEASE_STATUS) : DUR_STATUS_NONE;
+    bool leased = row != NULL && !dur__sq_is_null(row, DUR__SQ_LEASE_TOKEN);
     /* A lane of this process, or of another one; a lease without a lane can ask nobody. */
-    bool asks = leased && self->reason != NULL && !dur__sq_is_null(row, 12) &&
+    bool asks = leased && self->reason != NULL && !dur__sq_is_null(row, DUR__SQ_LEASE_OWNER) &&
                 (dur__map_get_u64(&txn->file->leases, self->key) != NULL ||
-                 !dur__sq_owner_known(txn->file, dur__sq_text(row, 12)));
+                 !dur__sq_owner_known(txn->file, dur__sq_text(row, DUR__SQ_LEASE_OWNER)));
     dur__sq_end(&row);
     if (self->reason != NULL && (status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED))
         return dur_error_set(&op->err, DUR_ESTATE, false, "sqlite.suspend", "instance %s has ended", self->instance);
@@ -296,8 +265,8 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     }
     self->existed = leased && self->reason != NULL;
     if (code != DUR_OK || (leased && self->reason == NULL)) return code;
-    if (!leased) return self->reason == NULL ? resume(txn, self->key, &op->err) : DUR_OK;
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->key);
+    if (!leased) return self->reason == NULL ? dur__sq_ready_anew(txn, self->key, &op->err) : DUR_OK;
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "inii", self->key, (uint64_t)1, (uint64_t)0);
     if (code == DUR_OK) code = dur__sq_release(txn, self->key, &(dur__sq_release_how){ .uncount = true }, &op->err);
     return code == DUR_OK ? dur__sq_count_lost(txn, &op->err) : code;
 }

@@ -6,7 +6,6 @@
  */
 #include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 typedef struct candidate {
@@ -34,53 +33,35 @@ static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) 
 }
 
 /* Visible queue messages of an instance that does not exist: out of the way, but not lost.  Delayed ones wait. */
-static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena, dur_error *err) {
-    int code = DUR_OK;
-    sqlite3_stmt *row = NULL;
-    for (;;) {
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_ORPHAN, &row, err, "ii", it->key, txn->now_ms);
-        if (code != DUR_OK) return code;
-        if (row == NULL) break;
-        uint64_t id = dur__sq_u64(row, 0);
-        dur_text json = dur__sq_json(arena, row, 1);
-        dur__sq_end(&row);
-        code = dur__sq_dead_letter_row(txn, it->instance, DUR__NO_INSTANCE, json, err);
-        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, err, "ii", id, it->key);
-        if (code != DUR_OK) return code;
-    }
-    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_ORPHAN_NEXT, &row, err, "i", it->key);
-    bool any = code == DUR_OK && row != NULL && !dur__sq_is_null(row, 0);
-    uint64_t due = any ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
-    return code == DUR_OK ? dur__sq_set_ready(txn, it->key, any, due, err) : code;
+static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_error *err) {
+    uint64_t due = 0; /* of those that are left; 0: there are none */
+    int code =
+        dur__sq_run(txn->conn, DUR__SQ_DEAD_QUEUES, err, "itii", it->key, DUR__NO_INSTANCE, txn->now_ms, txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_QUEUES, err, "ii", it->key, txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_ORPHAN_NEXT, &due, 1, err, "i", it->key);
+    return code == DUR_OK ? dur__sq_set_ready(txn, it->key, due != 0, due, err) : code;
 }
 
 /* Does it exist?  One that is known only by messages has nobody to run: queue messages are buried, others wait. */
-static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bool *runs, dur_error *err) {
+static int candidate_judge(dur__sq_txn *txn, candidate *it, bool *runs, dur_error *err) {
+    enum { ID, AT, START_DUE, COLUMNS };
+    uint64_t start[COLUMNS];
     *runs = true;
     if (it->name != NULL || it->start.id != 0) return DUR_OK;
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", it->key);
-    if (code != DUR_OK) return code;
-    bool exists = row != NULL;
-    if (exists)
-        it->start = (dur__sq_first_start){ dur__sq_json(arena, row, 2), dur__sq_u64(row, 3),
-                                           dur__sq_u64(row, 0) > txn->now_ms };
-    dur__sq_end(&row);
-    if (!exists && it->execution != 0) {
-        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", it->key);
-        exists = row != NULL;
-        dur__sq_end(&row);
-    }
+    int code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_START, start, COLUMNS, err, "i", it->key);
+    bool exists = start[ID] != 0;
+    it->start = (dur__sq_first_start){ start[ID], start[START_DUE] > txn->now_ms };
+    if (code == DUR_OK && !exists && it->execution != 0)
+        code = dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, &exists, err, "i", it->key);
     if (code != DUR_OK || exists) return code;
     *runs = false;
-    return orphans_bury(txn, it, arena, err);
+    return orphans_bury(txn, it, err);
 }
 
 static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it, dur_orchestration_item *item,
                          dur_error *err) {
     dur_fetched_message *messages = NULL;
-    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL, 0, &it->start, &it->queued };
+    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL, &it->start, &it->queued };
     int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->how->queue_messages_max, &messages,
                                      &item->message_count, &item->more_messages, err);
     item->messages = messages;
@@ -90,41 +71,11 @@ static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it
 }
 
 /* The fetch counts for each of them. */
-static int messages_tag(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, const char *token,
-                        const dur_orchestration_item *item, dur_error *err) {
+static int messages_tag(dur__sq_txn *txn, const char *token, const dur_orchestration_item *item, dur_error *err) {
     int code = DUR_OK;
-    if (self->how->queue_messages_max == 0 && item->message_count > 1)
-        return dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG, err, "iti", it->key, token, txn->now_ms);
     for (size_t i = 0; i < item->message_count && code == DUR_OK; i++)
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG_ONE, err, "it", item->messages[i].id, token);
     return code;
-}
-
-/* Name and version where the row has none: from history, else from the start. */
-static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, dur_orchestration_item *item,
-                     dur_error *err) {
-    item->orchestration_name = it->name;
-    item->version = it->version;
-    if (it->name != NULL) return DUR_OK;
-    dur_event_row *history = NULL;
-    size_t count = 0;
-    int code = DUR_OK;
-    if (it->execution != 0)
-        code = dur__sq_read_history(txn->conn, arena, it->instance, it->key, it->execution, &history, &count, err);
-    if (code != DUR_OK) return code;
-    dur_event event;
-    dur_work_item work;
-    if (count > 0 && history[0].event_id == 1) {
-        if (dur_event_from_json(&event, arena, history[0].json, NULL) == DUR_OK &&
-            event.kind == DUR_EVENT_ORCHESTRATION_STARTED) {
-            item->orchestration_name = event.name;
-            item->version = event.version;
-        }
-    } else if (it->start.id != 0 && dur_work_from_json(&work, arena, it->start.json, NULL) == DUR_OK) {
-        item->orchestration_name = work.orchestration;
-        item->version = work.version;
-    }
-    return DUR_OK;
 }
 
 static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, dur_orchestration_item *item,
@@ -142,46 +93,30 @@ static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candida
         if (item->history_count > 0) item->last_event_id = history[item->history_count - 1].event_id;
         return code;
     }
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, err, "ii", it->key, item->execution_id);
-    if (code == DUR_OK && row != NULL) item->last_event_id = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &item->last_event_id, 1, err, "ii", it->key,
+                       item->execution_id);
 }
 
 /* In the transaction that read the messages: what has neither a row nor a completion there has no row anywhere. */
 static int works_read(dur__sq_txn *txn, dur_arena *arena, const candidate *it, dur_orchestration_item *item,
                       dur_error *err) {
     sqlite3_stmt *row = NULL;
-    uint64_t *works = NULL;
-    size_t room = 0;
+    dur__sq_rows works = { NULL, 0, 0 };
     item->works_known = true;
     item->work_lost = it->look != DUR__SQ_LOOK_NONE;
     if (it->execution == 0) return DUR_OK;
     int code = dur__sq_first(txn->conn, DUR__SQ_WORK_OF_EXECUTION, &row, err, "ii", it->key, it->execution);
     while (code == DUR_OK && row != NULL) {
-        if (item->work_count == room) {
-            uint64_t *larger = dur_arena_alloc(arena, (room * 2 + 16) * sizeof(*larger));
-            if (room > 0) memcpy(larger, works, room * sizeof(*works));
-            works = larger;
-            room = room * 2 + 16;
-        }
-        works[item->work_count++] = dur__sq_u64(row, 0);
+        *(uint64_t *)dur__sq_rows_add(&works, sizeof(uint64_t)) = dur__sq_u64(row, 0);
         code = dur__sq_next(&row, err);
     }
     dur__sq_end(&row);
-    item->works = works;
+    item->works = dur__sq_rows_take(&works, arena, sizeof(uint64_t), &item->work_count);
     return code;
 }
 
 static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_item *item, dur__sq_lane *lane) {
-    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
-    lease->key = it->key;
-    lease->instance = dur__xstrdup(it->instance);
-    lease->token = dur__xstrdup(item->lock_token);
-    lease->name = dur__xstrdup(it->name);
-    lease->version = dur__xstrdup(it->version);
-    lease->lane = lane;
+    dur__sq_lease *lease = dur__sq_lease_new(lane, it->key, it->instance, item->lock_token, it->name, it->version);
     lease->execution = it->execution;
     lease->last_event = item->last_event_id;
     lease->has_execution = it->execution != 0 && it->name != NULL;
@@ -203,19 +138,17 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     dur_orchestration_item *item = &self->items[self->count];
     memset(item, 0, sizeof *item);
     int code = messages_read(txn, self, it, item, err);
-    if (code == DUR_OK) code = candidate_judge(txn, self->arena, it, &runs, err);
+    if (code == DUR_OK) code = candidate_judge(txn, it, &runs, err);
     if (code != DUR_OK || !runs) return code;
-    if (item->message_count == 0 && it->look == DUR__SQ_LOOK_NONE) { /* what made it ready is gone */
-        bool any;
-        uint64_t due;
-        code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
-        return code == DUR_OK ? dur__sq_set_ready(txn, key, any, due, err) : code;
-    }
+    if (item->message_count == 0 && it->look == DUR__SQ_LOOK_NONE) /* what made it ready is gone */
+        return dur__sq_ready_anew(txn, key, err);
     char token[80];
     dur__sq_token(txn, token, 'k', key);
-    code = messages_tag(txn, self, it, token, item, err);
+    code = messages_tag(txn, token, item, err);
     if (code != DUR_OK) return code;
     item->instance = it->instance;
+    item->orchestration_name = it->name; /* NULL: a text has it, which is read by whoever decodes texts */
+    item->version = it->version;
     item->lock_token = dur_arena_strdup(self->arena, token);
     item->store_key = key;
     item->start_later = it->name == NULL && it->execution == 0 && it->start.later;
@@ -231,7 +164,6 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
             dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittii", key, token, (const char *)NULL, until, alone);
         dur__sq_expires_at(txn->file, until);
     }
-    if (code == DUR_OK) code = name_find(txn, self->arena, it, item, err);
     if (code == DUR_OK) code = position_read(txn, self, it, item, err);
     if (code == DUR_OK) code = works_read(txn, self->arena, it, item, err);
     if (code != DUR_OK) return code;
@@ -257,6 +189,18 @@ static versions versions_of(const dur_fetch *how) {
     return (versions){ 0, dur__sq_packed(how->filter->ranges[0].min), dur__sq_packed(how->filter->ranges[0].max) };
 }
 
+/* Those that the filter lets pass, from this row on, behind what is there; up to `max` of all. */
+static int candidates_read(dur__sq_fetch_op *self, sqlite3_stmt *row, const dur_handler_filter *filter, candidate *out,
+                           size_t max, size_t *count) {
+    int code = DUR_OK;
+    while (code == DUR_OK && row != NULL && *count < max) {
+        if (dur_handler_passes(filter, dur__sq_text(row, 10))) candidate_fill(self->arena, row, &out[(*count)++]);
+        code = dur__sq_next(&row, &self->op.err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
 /* The first `max` of one handler, behind those of others. */
 static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, const char *handler, candidate *out, size_t max,
                          size_t *count) {
@@ -264,12 +208,7 @@ static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, const char *h
     versions v = versions_of(self->how);
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiit", v.any, v.low,
                              v.high, (uint64_t)(self->how->kind == DUR_FETCH_ANY), (uint64_t)max, handler);
-    while (code == DUR_OK && row != NULL) {
-        candidate_fill(self->arena, row, &out[(*count)++]);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? candidates_read(self, row, NULL, out, SIZE_MAX, count) : code;
 }
 
 static bool takes_nothing(const dur_fetch *how) {
@@ -283,25 +222,14 @@ static int suspects(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, si
     *count = 0;
     if (takes_nothing(self->how)) return DUR_OK;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iii", v.any, v.low, v.high);
-    while (code == DUR_OK && row != NULL && *count < max) {
-        if (dur_handler_passes(self->how->handlers, dur__sq_text(row, 10)))
-            candidate_fill(self->arena, row, &out[(*count)++]);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? candidates_read(self, row, self->how->handlers, out, max, count) : code;
 }
 
 /* Those that only somebody has to look at: before all others, whatever their handler. */
 static int lost_ones(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOST, &row, &self->op.err, "i", (uint64_t)max);
-    while (code == DUR_OK && row != NULL) {
-        candidate_fill(self->arena, row, &out[(*count)++]);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? candidates_read(self, row, NULL, out, max, count) : code;
 }
 
 /* The first `max` of all handlers that have something there and that the caller has; out has room for twice as many. */
@@ -336,10 +264,9 @@ static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
 
 /* Nothing for this one; for nobody?  Then nobody has to ask until something comes. */
 static int none_is_ready(dur__sq_fetch_op *self, dur__sq_txn *txn) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &self->op.err, "");
-    if (code == DUR_OK && row == NULL) txn->file->ready_maybe = false;
-    dur__sq_end(&row);
+    bool any = true;
+    int code = dur__sq_has(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &any, &self->op.err, "");
+    if (code == DUR_OK && !any) txn->file->ready_maybe = false;
     return code;
 }
 
@@ -379,8 +306,7 @@ static void fetch_done(dur__sq_op *op, dur__sq_file *file) {
         lease->gap = self->items[i].more_messages;
         for (size_t k = 0; k < self->items[i].message_count; k++)
             dur__sq_lease_give(lease, self->items[i].messages[k].queue, self->items[i].messages[k].id);
-        dur__list_push(&lease->lane->leases, &lease->lane_link);
-        dur__map_put_u64(&file->leases, lease->key, lease);
+        dur__sq_lease_enter(lease);
         if (file->due_seen_ms <= lease->seen_now) continue;
         dur__sq_lease_dirty(file, lease->key); /* what became due behind the fetch found no lease here yet */
         atomic_store(&lease->lane->signalled, true);
@@ -420,21 +346,9 @@ void dur__sq_fetch_op_drop(dur__sq_fetch_op *self) {
 static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
                       size_t max, size_t *count, dur_error *err) {
     dur__sq_fetch_op op;
-    dur__sq_waiter waiter;
-    *count = 0;
-    bool waits = store->long_poll && how->poll_ms > 0;
-    uint64_t until = dur__monotonic_us() / 1000 + how->poll_ms;
-    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
-    if (code != DUR_OK) return code;
-    for (;;) {
-        dur__sq_fetch_op_init(&op, how, arena, NULL, out, max);
-        code = dur__sq_submit(store->file, &op.op, err);
-        *count = code == DUR_OK ? op.count : 0;
-        uint64_t now = dur__monotonic_us() / 1000;
-        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
-        dur__sq_sleep(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
-    }
-    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    dur__sq_fetch_op_init(&op, how, arena, NULL, out, max);
+    int code = dur__sq_poll(store, &op.op, &op.count, how->poll_ms, err);
+    *count = code == DUR_OK ? op.count : 0;
     return code;
 }
 
@@ -472,13 +386,13 @@ static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
     uint64_t key = dur__sq_token_key(self->token, 'k');
     sqlite3_stmt *row = NULL;
     if (key == 0) return lock_lost(&op->err, "sqlite.abandon");
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", key);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &op->err, "i", key);
     if (code != DUR_OK) return code;
-    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), self->token);
+    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), self->token);
     dur__sq_end(&row);
     if (!ours) return lock_lost(&op->err, "sqlite.abandon");
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNTAG, &op->err, "iti", key, self->token,
-                       (uint64_t)(self->ignore_attempt ? 1 : 0));
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "itii", key, self->token,
+                       (uint64_t)self->ignore_attempt, (uint64_t)0);
     dur__sq_release_how how = { .uncount = self->ignore_attempt };
     if (self->ms > 0) how.not_before = dur__sq_after(txn->now_ms, self->ms);
     return code == DUR_OK ? dur__sq_release(txn, key, &how, &op->err) : code;
@@ -493,11 +407,11 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     uint64_t key = dur__sq_token_key(self->token, 'k'), until = dur__sq_after(txn->boot_ms, self->ms);
     sqlite3_stmt *row = NULL;
     if (key == 0) return lock_lost(&op->err, "sqlite.renew");
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", key);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &op->err, "i", key);
     if (code != DUR_OK) return code;
-    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), self->token);
-    bool timed = row != NULL && !dur__sq_is_null(row, 14);
-    if (timed && dur__sq_u64(row, 14) <= txn->boot_ms) ours = false;
+    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), self->token);
+    bool timed = row != NULL && !dur__sq_is_null(row, DUR__SQ_LEASE_UNTIL);
+    if (timed && dur__sq_u64(row, DUR__SQ_LEASE_UNTIL) <= txn->boot_ms) ours = false;
     dur__sq_end(&row);
     if (!ours) return lock_lost(&op->err, "sqlite.renew");
     if (!timed) return DUR_OK; /* it lives with its owner */

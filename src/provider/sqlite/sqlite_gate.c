@@ -28,16 +28,11 @@ static int lock_byte(int fd, int command, short type, off_t byte, struct flock *
 int dur__sq_gate_open(dur__sq_file *file, dur_error *err) {
     file->peers.lock_fd = -1;
     if (file->path == NULL) return DUR_OK;
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s.lock", file->path);
-    file->peers.lock_fd = open(dur__buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    int code = DUR_OK;
-    if (file->peers.lock_fd < 0)
-        code = dur_error_set(err, errno == EACCES || errno == EROFS || errno == EPERM ? DUR_EPERM : DUR_EIO, false,
-                             "sqlite.open", "cannot open %s: %s", dur__buf_str(&path), strerror(errno));
-    else
-        (void)lock_byte(file->peers.lock_fd, F_OFD_SETLK, F_RDLCK, BYTE_PRESENCE, NULL);
-    dur__buf_free(&path);
+    char *path = dur__sq_beside(file->path, ".lock");
+    file->peers.lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int code = file->peers.lock_fd < 0 ? dur__sq_os_fail(err, "sqlite.open", path) : DUR_OK;
+    if (code == DUR_OK) (void)lock_byte(file->peers.lock_fd, F_OFD_SETLK, F_RDLCK, BYTE_PRESENCE, NULL);
+    dur__free(path);
     return code;
 }
 

@@ -5,7 +5,6 @@
  * something to the next one that the caller has: rows of other services are not looked at, however many there are.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 
 enum { UNSERVED_MAX = 256 };
 
@@ -55,10 +54,21 @@ typedef struct unserved_list {
     size_t count;
 } unserved_list;
 
-static int served(unserved_list *list, bool activity, const char *handler, bool *out, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(list->conn, DUR__SQ_SERVED, &row, err, "it", (uint64_t)activity, handler);
-    *out = row != NULL;
+/* All that the statement has, which comes as its first row. */
+static int unserved_add(unserved_list *list, dur_unserved_kind kind, sqlite3_stmt *row, dur_error *err) {
+    enum { HANDLER_OF, INSTANCE, SINCE, JSON, SESSION, OWNER };
+    int code = DUR_OK;
+    while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
+        bool cancel = kind == DUR_UNSERVED_CANCEL;
+        list->rows[list->count++] = (dur_unserved){ .kind = kind,
+                                                    .handler = dur__sq_dup(list->arena, row, HANDLER_OF),
+                                                    .instance = dur__sq_dup(list->arena, row, INSTANCE),
+                                                    .since_ms = dur__sq_u64(row, SINCE),
+                                                    .session = dur__sq_dup(list->arena, row, SESSION),
+                                                    .owner = dur__sq_dup(list->arena, row, OWNER) };
+        if (cancel) list->rows[list->count - 1].json = dur__sq_json(list->arena, row, JSON);
+        code = dur__sq_next(&row, err);
+    }
     dur__sq_end(&row);
     return code;
 }
@@ -67,14 +77,8 @@ static int unserved_rows(unserved_list *list, bool activity, const char *handler
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(list->conn, activity ? DUR__SQ_WORK_OF_HANDLER : DUR__SQ_INSTANCE_OF_HANDLER, &row, err,
                              "ti", handler, (uint64_t)each);
-    while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
-        list->rows[list->count++] = (dur_unserved){ .kind = activity ? DUR_UNSERVED_ACTIVITY : DUR_UNSERVED_INSTANCE,
-                                                    .handler = handler,
-                                                    .instance = dur__sq_dup(list->arena, row, 0) };
-        code = dur__sq_next(&row, err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? unserved_add(list, activity ? DUR_UNSERVED_ACTIVITY : DUR_UNSERVED_INSTANCE, row, err)
+                          : code;
 }
 
 static int unserved_kind(unserved_list *list, bool activity, size_t each, dur_error *err) {
@@ -84,25 +88,11 @@ static int unserved_kind(unserved_list *list, bool activity, size_t each, dur_er
     while ((code = dur__sq_handler_next(list->conn, sql, NULL, list->arena, from, &handler, err)) == DUR_OK &&
            handler != NULL) {
         bool is_served = false;
-        code = served(list, activity, handler, &is_served, err);
+        code = dur__sq_has(list->conn, DUR__SQ_SERVED, &is_served, err, "it", (uint64_t)activity, handler);
         if (code == DUR_OK && !is_served) code = unserved_rows(list, activity, handler, each, err);
         if (code != DUR_OK) break;
         from = dur__sq_handler_after(NULL, list->arena, handler);
     }
-    return code;
-}
-
-static int cancels_add(unserved_list *list, sqlite3_stmt *row, dur_error *err) {
-    int code = DUR_OK;
-    while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
-        list->rows[list->count++] = (dur_unserved){ .kind = DUR_UNSERVED_CANCEL,
-                                                    .handler = dur__sq_dup(list->arena, row, 0),
-                                                    .instance = dur__sq_dup(list->arena, row, 1),
-                                                    .since_ms = dur__sq_u64(row, 2),
-                                                    .json = dur__sq_json(list->arena, row, 3) };
-        code = dur__sq_next(&row, err);
-    }
-    dur__sq_end(&row);
     return code;
 }
 
@@ -113,25 +103,16 @@ static int unserved_cancels(unserved_list *list, uint64_t now_ms, dur_error *err
     for (size_t i = 0, count = list->count; i < count && code == DUR_OK; i++) {
         if (list->rows[i].kind != DUR_UNSERVED_INSTANCE) continue;
         code = dur__sq_first(list->conn, DUR__SQ_CANCELS_OF, &row, err, "ti", list->rows[i].instance, now_ms);
-        if (code == DUR_OK) code = cancels_add(list, row, err);
+        if (code == DUR_OK) code = unserved_add(list, DUR_UNSERVED_CANCEL, row, err);
     }
     if (code == DUR_OK) code = dur__sq_first(list->conn, DUR__SQ_UNSERVED_CANCELS, &row, err, "i", now_ms);
-    return code == DUR_OK ? cancels_add(list, row, err) : code;
+    return code == DUR_OK ? unserved_add(list, DUR_UNSERVED_CANCEL, row, err) : code;
 }
 
 static int unserved_sessions(unserved_list *list, dur_error *err) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(list->conn, DUR__SQ_UNSERVED_SESSIONS, &row, err, "");
-    while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
-        list->rows[list->count++] = (dur_unserved){ .kind = DUR_UNSERVED_SESSION,
-                                                    .handler = dur__sq_dup(list->arena, row, 0),
-                                                    .instance = dur__sq_dup(list->arena, row, 1),
-                                                    .session = dur__sq_dup(list->arena, row, 2),
-                                                    .owner = dur__sq_dup(list->arena, row, 3) };
-        code = dur__sq_next(&row, err);
-    }
-    dur__sq_end(&row);
-    return code;
+    return code == DUR_OK ? unserved_add(list, DUR_UNSERVED_SESSION, row, err) : code;
 }
 
 int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,

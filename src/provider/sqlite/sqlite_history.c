@@ -13,15 +13,12 @@
 
 /* Is one of `count` ids from `first` on in a row already? */
 static int is_free(dur__sq_txn *txn, const dur__sq_history *to, uint64_t first, size_t count, dur_error *err) {
-    sqlite3_stmt *row = NULL;
+    uint64_t block[2]; /* its first and its last event; 0: none is there */
     int code =
-        dur__sq_first(txn->conn, DUR__SQ_HISTORY_UP_TO, &row, err, "iii", to->key, to->execution, first + count - 1);
-    bool taken = code == DUR_OK && row != NULL && dur__sq_u64(row, 1) >= first;
-    uint64_t which = taken && dur__sq_u64(row, 0) > first ? dur__sq_u64(row, 0) : first;
-    dur__sq_end(&row);
-    if (code != DUR_OK || !taken) return code;
+        dur__sq_get(txn->conn, DUR__SQ_HISTORY_UP_TO, block, 2, err, "iii", to->key, to->execution, first + count - 1);
+    if (code != DUR_OK || block[1] < first) return code;
     return dur_error_set(err, DUR_ECONFLICT, false, to->op, "event %llu exists already (duplicate)",
-                         (unsigned long long)which);
+                         (unsigned long long)(block[0] > first ? block[0] : first));
 }
 
 int dur__sq_history_add(dur__sq_txn *txn, const dur__sq_history *to, const dur_event_row *events, size_t count,
@@ -46,10 +43,9 @@ int dur__sq_history_add(dur__sq_txn *txn, const dur__sq_history *to, const dur_e
 int dur__sq_history_delete(dur__sq_txn *txn, uint64_t key, uint64_t from, uint64_t to, uint64_t *events,
                            dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_COUNT, &row, err, "iii", key, from, to);
-    if (code == DUR_OK && row != NULL) *events += dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    uint64_t count = 0;
+    int code = dur__sq_get(txn->conn, DUR__SQ_HISTORY_COUNT, &count, 1, err, "iii", key, from, to);
+    *events += count;
     return code == DUR_OK ? dur__sq_run(txn->conn, DUR__SQ_HISTORY_DELETE, err, "iii", key, from, to) : code;
 }
 

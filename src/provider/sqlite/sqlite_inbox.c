@@ -85,7 +85,7 @@ static bool lane_comes(dur__sq_file *file) {
     DUR__LIST_EACH(&file->desk.lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
         if (lane->has_thread && pthread_equal(lane->thread, pthread_self())) return false;
-        if (lane->state == DUR__SQ_LANE_WAIT) {
+        if (lane->rests) {
             dur_waker_wake(lane->waker);
             return true;
         }
@@ -173,12 +173,10 @@ static void rollback(dur__sq_file *file) {
 
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(file));
-    sqlite3_stmt *row = NULL;
+    uint64_t version = 0;
     *changed = false;
-    int code = dur__sq_first(&file->writer, DUR__SQ_DATA_VERSION, &row, err, "");
-    if (code != DUR_OK || row == NULL) return code;
-    uint64_t version = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    int code = dur__sq_get(&file->writer, DUR__SQ_DATA_VERSION, &version, 1, err, "");
+    if (code != DUR_OK) return code;
     if (version != file->data_version) {
         file->data_version = version;
         file->epoch++;
@@ -209,7 +207,6 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, du
     bool changed;
     txn->file = file;
     txn->conn = &file->writer;
-    txn->pass = ++file->pass;
     int code = dur__sq_found_gone(file, err);
     if (code == DUR_OK) {
         file->wait.until_us = until_us;
@@ -284,22 +281,23 @@ static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op **ops, size_
     fail_all(ops, count, &err);
 }
 
-static void append(dur__sq_op ***list, size_t *count, size_t *room, dur__link *at) {
-    if (*count == *room) {
-        *room = *room == 0 ? 16 : *room * 2;
-        *list = dur__xrealloc(*list, *room * sizeof(**list));
+static void append(dur__sq_file *file, size_t *count, dur__sq_op *op) {
+    if (*count == file->batch_room) {
+        file->batch_room = file->batch_room == 0 ? 64 : file->batch_room * 2;
+        file->batch = dur__xrealloc(file->batch, file->batch_room * sizeof(*file->batch));
     }
-    (*list)[(*count)++] = DUR__CONTAINER(at, dur__sq_op, link);
+    file->batch[(*count)++] = op;
 }
 
-/* Everything in the inbox, behind what is in list already, but for what is left to the lane that leads. */
-static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, dur__sq_op ***list, size_t *count, size_t *room) {
+/* Everything in the inbox, but for what is left to the lane that leads. */
+static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, size_t *count) {
     dur__mutex_lock(&file->desk.lock);
     DUR__LIST_EACH_SAFE(&file->desk.inbox, at, after) {
-        if (dur__sq_unborn_leave(lane, DUR__CONTAINER(at, dur__sq_op, link))) continue;
+        dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
+        if (dur__sq_unborn_leave(lane, op)) continue;
         dur__list_unlink(at);
-        append(list, count, room, at);
-        if ((*list)[*count - 1]->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
+        append(file, count, op);
+        if (op->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
     }
     dur__mutex_unlock(&file->desk.lock);
 }
@@ -334,24 +332,13 @@ static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__
  * last. */
 static size_t collect(dur__sq_file *file, dur__sq_lane *self, bool inbox, dur__sq_op **ops, size_t count,
                       dur__sq_op **last, size_t last_count, size_t *asked) {
-    size_t room = file->batch_room, total = 0;
-    dur__sq_op **all = file->batch;
-    if (room < count + last_count + 16) {
-        room = count + last_count + 64;
-        all = dur__xrealloc(all, room * sizeof(*all));
-    }
+    size_t total = 0;
     for (size_t i = 0; i < count; i++)
-        all[total++] = ops[i];
-    if (inbox) take_inbox(file, self, &all, &total, &room);
+        append(file, &total, ops[i]);
+    if (inbox) take_inbox(file, self, &total);
     *asked = total;
-    if (room < total + last_count) {
-        room = total + last_count;
-        all = dur__xrealloc(all, room * sizeof(*all));
-    }
     for (size_t i = 0; i < last_count; i++)
-        all[total++] = last[i];
-    file->batch = all;
-    file->batch_room = room;
+        append(file, &total, last[i]);
     return total;
 }
 

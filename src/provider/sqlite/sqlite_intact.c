@@ -162,9 +162,7 @@ int dur__sq_found_gone(dur__sq_file *file, dur_error *err) {
 
 static void name_init(dur__sq_name *name, const char *path, const char *suffix) {
     struct stat state = { 0 };
-    dur__buf text = { 0 };
-    dur__buf_format(&text, "%s%s", path, suffix);
-    name->path = dur__buf_take(&text);
+    name->path = dur__sq_beside(path, suffix);
     if (stat(name->path, &state) != 0) return;
     name->dev = state.st_dev;
     name->ino = state.st_ino;
@@ -172,9 +170,7 @@ static void name_init(dur__sq_name *name, const char *path, const char *suffix) 
 
 int dur__sq_intact_open(dur__sq_file *file, dur_error *err) {
     if (file->path == NULL) return DUR_OK;
-    char *folder = dur__xstrdup(file->path); /* absolute */
-    char *slash = strrchr(folder, '/');
-    slash[slash == folder] = '\0';
+    char *folder = dur__sq_folder(file);
     name_init(&file->intact.wal, file->path, "-wal");
     name_init(&file->intact.shm, file->path, "-shm");
     name_init(&file->intact.folder, folder, "");
@@ -195,15 +191,13 @@ void dur__sq_intact_close(dur__sq_file *file) {
 
 static int same_position(dur__sq_txn *txn, const dur__sq_lease *lease, bool *same, dur_error *err) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
-    bool ours = code == DUR_OK && row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
-    uint64_t execution = ours ? dur__sq_u64(row, 4) : 0, last = 0;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, err, "i", lease->key);
+    bool ours = code == DUR_OK && row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), lease->token);
+    uint64_t execution = ours ? dur__sq_u64(row, DUR__SQ_LEASE_EXECUTION) : 0, last = 0;
     dur__sq_end(&row);
     *same = true;
     if (code != DUR_OK || !ours) return code; /* ended by somebody: that happens without a restore */
-    if (execution != 0) code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, err, "ii", lease->key, execution);
-    if (code == DUR_OK && row != NULL) last = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    if (execution != 0) code = dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &last, 1, err, "ii", lease->key, execution);
     *same = execution == lease->execution && last == lease->last_event;
     return code;
 }
@@ -233,11 +227,9 @@ static void leases_forget(dur__sq_file *file) {
 int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
-    sqlite3_stmt *row = NULL;
+    uint64_t schema = 0;
     bool older = false;
-    int code = dur__sq_first(txn->conn, DUR__SQ_SCHEMA_VERSION, &row, err, "");
-    uint64_t schema = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
+    int code = dur__sq_get(txn->conn, DUR__SQ_SCHEMA_VERSION, &schema, 1, err, "");
     if (code != DUR_OK || schema == file->schema) return code;
     if (file->schema != 0) code = is_older(txn, &older, err);
     if (code == DUR_OK && older) code = dur__sq_owners_resign(txn, err);

@@ -23,7 +23,7 @@
 /* Worker rows and ready instances are numbered from here, 64 a millisecond: small integers in six bytes. */
 #define DUR__SQ_SEQ_EPOCH_MS 1704067200000u
 
-enum { DUR__SQ_SPARE_WAKERS = 32, DUR__SQ_MARK_BYTES = 160, DUR__SQ_WAL_GROWS = 1024 * 1024 };
+enum { DUR__SQ_MARK_BYTES = 160, DUR__SQ_WAL_GROWS = 1024 * 1024 };
 
 typedef struct dur__sq_file dur__sq_file;
 typedef struct dur__sq_lane dur__sq_lane;
@@ -58,6 +58,9 @@ void dur__sq_busy_say(dur__sq_file *file);
 int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...);
 int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...);
 int dur__sq_next(sqlite3_stmt **stmt, dur_error *err);
+/* Is there a row?  And: the first numbers of the first row; 0 where there is none, or NULL in it. */
+int dur__sq_has(dur__sq_conn *conn, dur__sq_sql sql, bool *out, dur_error *err, const char *format, ...);
+int dur__sq_get(dur__sq_conn *conn, dur__sq_sql sql, uint64_t *out, int count, dur_error *err, const char *format, ...);
 void dur__sq_end(sqlite3_stmt **stmt);
 int dur__sq_exec(sqlite3 *db, const char *sql, dur_error *err);
 /* One number from a statement without parameters. */
@@ -68,14 +71,15 @@ const char *dur__sq_text(sqlite3_stmt *stmt, int column); /* borrowed until the 
 char *dur__sq_dup(dur_arena *arena, sqlite3_stmt *stmt, int column);
 dur_text dur__sq_json(dur_arena *arena, sqlite3_stmt *stmt, int column);
 
-/* ---- the file ---------------------------------------------------------------------------------------------------- */
+/* A vector that grows while rows are read, and ends in an arena; zeroed: empty. */
+typedef struct dur__sq_rows {
+    char *data;
+    size_t count, room;
+} dur__sq_rows;
+void *dur__sq_rows_add(dur__sq_rows *rows, size_t size); /* one more, not initialized */
+void *dur__sq_rows_take(dur__sq_rows *rows, dur_arena *arena, size_t size, size_t *count);
 
-typedef struct dur__sq_given {
-    char *queue;
-    size_t count;
-    size_t taken;        /* of them, by the transaction under way … */
-    uint64_t taken_pass; /* … which is this one */
-} dur__sq_given;
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 #define DUR__SQ_NOT_COUNTED SIZE_MAX
 
@@ -98,14 +102,12 @@ typedef struct dur__sq_lease {
     bool counted;     /* the row still counts the acquisition */
     uint64_t *tagged; /* ids of messages that the acquisition counted and no turn has consumed */
     size_t tagged_count;
-    size_t queued;       /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
-    bool dirty;          /* there may be messages to hand out; in lane->dirty */
-    bool read;           /* … and this round has read them */
-    bool gap;            /* queue messages were left out */
-    bool asked;          /* its lane was asked to give it up */
-    dur__map given;      /* queue messages that were handed out, by id: dur__sq_given */
-    dur__map queues;     /* the same by name */
-    uint64_t taken_pass; /* all of them are taken by this transaction */
+    size_t queued;  /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
+    bool dirty;     /* there may be messages to hand out; in lane->dirty */
+    bool read;      /* … and this round has read them */
+    bool gap;       /* queue messages were left out: of each queue the first few may be out at a time */
+    bool asked;     /* its lane was asked to give it up */
+    dur__map given; /* ids of queue messages that were handed out, and not consumed */
     dur__link lane_link;
     dur__link dirty_link;
 } dur__sq_lease;
@@ -116,7 +118,7 @@ typedef struct dur__sq_owner { /* an owner registered by this process (sqlite_ow
     int fd; /* flock held; -1: a database in memory */
     uint64_t timeout_ms;
     uint64_t heartbeat_ms; /* boot clock */
-    bool gone;             /* taken for dead; where it has a file, that one's name says so */
+    bool was_late;         /* somebody may have taken it for dead: its beat asks */
     uint32_t taken_over;   /* by it, and not reported yet … */
     uint32_t freed;        /* … and what was set free by that */
     char last_dead[64];
@@ -137,7 +139,7 @@ struct dur__sq_lane {
     const dur_handler_filter *handlers; /* NULL: all */
     pthread_t thread;                   /* that calls it, when has_thread */
     bool has_thread;
-    enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->desk.lock */
+    bool rests;             /* it has to be woken; file->desk.lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
     bool stepped;           /* dur_lane_options: whoever rests it has other things to do than to spin */
     uint64_t rest_us;       /* how long its sleeps were lately */
@@ -211,8 +213,6 @@ typedef struct dur__sq_desk {
     uint64_t
         held_from_us; /* since when another program has the write lock, as far as we wait for it; 0: it has not … */
     char holder[64];  /* … and who that is, when known */
-    dur_waker *spare_wakers[DUR__SQ_SPARE_WAKERS]; /* of waiters that have gone: a descriptor costs two system calls */
-    uint32_t spare_waker_count;
     _Atomic uint32_t waiter_count; /* also read without the lock, after a commit: see dur__sq_changed */
     bool watching;                 /* somebody polls inotify */
 } dur__sq_desk;
@@ -258,10 +258,9 @@ typedef struct dur__sq_wal_size {
 typedef struct dur__sq_news {
     bool ready;
     bool work;
-    bool due;       /* the next due time moved */
-    bool all;       /* every watcher: somebody else wrote */
-    char **changed; /* instances that watchers may wait for */
-    size_t count, room;
+    bool due;              /* the next due time moved */
+    bool all;              /* every watcher: somebody else wrote */
+    dur__sq_names changed; /* instances that watchers may wait for */
 } dur__sq_news;
 
 /* When something happens by itself.  The leader writes, anybody reads. */
@@ -339,7 +338,6 @@ struct dur__sq_file {
     uint64_t born_from; /* instances that the transaction under way has made with their first turn; 0: none … */
     bool born_mail;     /* … and something was sent to one of them */
     bool sessions_used; /* there may be session rows */
-    uint64_t pass;      /* transactions that were begun */
     bool relook;        /* memory may be behind the store: look at everything once more */
     bool boot_known;    /* the file has this boot's id */
     char *alive;        /* an owner that is registered, as of alive_epoch */
@@ -382,7 +380,6 @@ typedef struct dur__sq_txn {
     uint64_t now_ms;
     uint64_t boot_ms;
     sqlite3_int64 changes; /* of the connection, at its begin */
-    uint64_t pass;         /* new each time that a transaction begins, also when it is begun again */
 } dur__sq_txn;
 
 /* Requests that one thread has made together and waits for.  file->desk.lock */
@@ -450,12 +447,16 @@ const char *dur__sq_handler_after(const dur_handler_filter *filter, dur_arena *a
 /* The handler after a turn, "" for none; NULL: as before.  free */
 char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool status);
 
-/* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
-
-typedef struct dur__sq_delete_list { /* keys that were deleted: their leases end after COMMIT */
-    uint64_t *keys;                  /* free */
+/* Keys of instances; zeroed: none. */
+typedef struct dur__sq_keys {
+    uint64_t *list; /* free */
     size_t count, room;
-} dur__sq_delete_list;
+} dur__sq_keys;
+void dur__sq_keys_add(dur__sq_keys *keys, uint64_t key);
+/* The first column of this row and of all that follow. */
+int dur__sq_keys_read(dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err);
+
+/* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
 
 /* A start that a client of this process waits for. */
 typedef struct dur__sq_start_op {
@@ -464,12 +465,12 @@ typedef struct dur__sq_start_op {
     dur_exists_policy policy;
     uint64_t delay_ms;
     bool existed;
-    dur__sq_delete_list deleted;
-    bool was_left;   /* by a round, for the lane that leads it: once, too */
-    bool was_taken;  /* once is enough: from then on it goes the usual way */
-    bool bound;      /* a transaction under way writes it: its thread must wait */
-    char token[24];  /* … while a lane has it */
-    dur__link taken; /* lane->unborn */
+    dur__sq_keys deleted; /* their leases end after COMMIT */
+    bool was_left;        /* by a round, for the lane that leads it: once, too */
+    bool was_taken;       /* once is enough: from then on it goes the usual way */
+    bool bound;           /* a transaction under way writes it: its thread must wait */
+    char token[24];       /* … while a lane has it */
+    dur__link taken;      /* lane->unborn */
 } dur__sq_start_op;
 
 struct dur__sq_turn_op;
@@ -526,22 +527,32 @@ enum { DUR__SQ_LOOK_NONE, DUR__SQ_LOOK, DUR__SQ_LOOK_CRASHED };
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err);
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
                    dur_error *err);
-int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err);
+/* One that nobody has is ready for any message, and for work that somebody must look for. */
+int dur__sq_ready_anew(dur__sq_txn *txn, uint64_t key, dur_error *err);
+/* What is known of an id; all 0: nothing. */
+typedef struct dur__sq_state {
+    uint64_t key, execution;
+    bool exists;  /* not only as somebody whom messages wait for */
+    bool ended;   /* and nothing is to follow … */
+    bool running; /* … and: it is to run, or something is to follow */
+} dur__sq_state;
+int dur__sq_state_of(dur__sq_txn *txn, const char *instance, dur__sq_state *out, dur_error *err);
 /* The instance of that birth, or one that came here with its history and without a birth. */
 int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err);
-int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err);
 void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader, after COMMIT */
 void dur__sq_lease_ask(dur__sq_file *file, uint64_t key);             /* the same: it is suspended */
+/* Of a lane that has it, or will have it after COMMIT: then it is entered. */
+dur__sq_lease *dur__sq_lease_new(dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
+                                 const char *name, const char *version);
+void dur__sq_lease_enter(dur__sq_lease *lease);
 void dur__sq_lease_free(dur__sq_lease *lease);
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
-/* A turn that keeps the lease takes a message, or all that were handed out: in its transaction, for the same round … */
-void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id);
-void dur__sq_lease_take_all(dur__sq_txn *txn, dur__sq_lease *lease);
+/* A turn that keeps the lease consumes a message: in its transaction, for the same round … */
+void dur__sq_lease_take(dur__sq_txn *txn, const dur__sq_lease *lease, uint64_t id);
 /* … and after it. */
 void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id);
-void dur__sq_lease_taken_all(dur__sq_lease *lease);
 void dur__sq_ready(dur__sq_file *file); /* an instance can be fetched from now on */
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err);
 void dur__sq_changed(dur__sq_file *file, const char *instance);
@@ -550,6 +561,10 @@ void dur__sq_token(dur__sq_txn *txn, char out[80], char kind, uint64_t key);
 uint64_t dur__sq_token_key(const char *token, char kind); /* 0: not ours */
 /* An absolute time `delay` after now, without overflow. */
 uint64_t dur__sq_after(uint64_t now, uint64_t delay);
+
+/* What DUR__SQ_INSTANCE_LEASE reads of an instance. */
+enum { DUR__SQ_LEASE_ID, DUR__SQ_LEASE_EXECUTION, DUR__SQ_LEASE_STATUS, DUR__SQ_LEASE_SUSPENDED };
+enum { DUR__SQ_LEASE_OWNER = 4, DUR__SQ_LEASE_TOKEN, DUR__SQ_LEASE_UNTIL, DUR__SQ_LEASE_ACQUISITIONS };
 
 /* ---- turns, fetches, work ---------------------------------------------------------------------------------------- */
 
@@ -567,9 +582,9 @@ typedef struct dur__sq_turn_op {
     uint64_t look; /* of the instance before the turn, where it writes what was recovered */
     const dur_worker_claim **lost;
     size_t lost_count;
-    uint64_t execution, last_event, current;
+    uint64_t last_event, current;
     size_t messages_gone; /* rows that it has deleted from the queue */
-    bool kept, was_leased, counted, row_written, released, values, visible_change;
+    bool was_leased, counted, row_written, released, values, visible_change;
     char token[80];                    /* of a lease that began with this turn */
     uint64_t born_max_id, born_now_ms; /* … what it has seen of the queue */
 } dur__sq_turn_op;
@@ -594,7 +609,6 @@ void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_are
 void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not handed over */
 /* The start that came first, whenever it is due; id 0: none was found. */
 typedef struct dur__sq_first_start {
-    dur_text json;
     uint64_t id;
     bool later; /* it is not due */
 } dur__sq_first_start;
@@ -602,7 +616,6 @@ typedef struct dur__sq_first_start {
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;
     const dur__sq_lease *lease; /* NULL: nothing was handed out yet; else not what it was given of queues */
-    uint64_t pass;              /* the transaction, with a lease */
     dur__sq_first_start *start; /* where its first start goes, when it was learned; NULL: not asked */
     size_t *queued;             /* where the number of all its rows goes, when it was learned; NULL: not asked */
 } dur__sq_seen;
@@ -639,14 +652,15 @@ int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message_row *i
                         const char *owner, uint64_t *row_id, dur_error *err);
 int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
                           bool *claimed, dur_error *err);
-int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err);
-int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
-                        dur_error *err);
-int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err);
-void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_delete_list *list);
+/* A session is active when one of its worker rows is renewed, or ends; before that goes. */
+int dur__sq_touch_session(dur__sq_txn *txn, uint64_t key, uint64_t execution, uint64_t activity, uint64_t seq,
+                          const char *token, dur_error *err);
+int dur__sq_delete_tree(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, dur_delete_result *out, dur_error *err);
+int dur__sq_tree_lives(dur__sq_txn *txn, uint64_t key, bool *lives, dur_error *err); /* some of it has not ended */
+void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_keys *keys);
 /* Also inside a caller's own transaction. */
 int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
-                  bool *existed, dur__sq_delete_list *deleted, dur_error *err);
+                  bool *existed, dur__sq_keys *deleted, dur_error *err);
 int dur__sq_message(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 
 /* ---- lanes, waiting, owners, processes --------------------------------------------------------------------------- */
@@ -655,14 +669,12 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err);
 void dur__sq_wake_close(dur__sq_file *file);
 void dur__sq_wake_drain(dur__sq_file *file);
 void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us); /* after a commit that took so long */
-int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err);
-void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter);
+/* Submit it until it has found something, or, with poll=long, that time is over. */
+int dur__sq_poll(dur__sq_store *store, dur__sq_op *op, const size_t *count, uint64_t poll_ms, dur_error *err);
 /* Did another connection commit since the writer last looked?  Leader. */
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err);
 /* Milliseconds until something becomes visible by itself, or `most`. */
 uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most);
-/* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
-bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms);
 /* The two halves of a lane's sleep.  rest: false when its waker was woken already; rise: was it? */
 bool dur__sq_rest(dur__sq_file *file, dur_waker *waker, uint64_t ms, dur_rest *out);
 bool dur__sq_rise(dur__sq_file *file, dur_waker *waker);
@@ -741,9 +753,37 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err);
 /* Does an owner with a lane here hold an instance by the file that no lane knows of? */
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err);
 int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *err);
+/* errno, of a file. */
+int dur__sq_os_fail(dur_error *err, const char *op, const char *path);
+char *dur__sq_beside(const char *path, const char *suffix); /* the name of a file beside; free */
+char *dur__sq_folder(const dur__sq_file *file);             /* … and of their folder; free */
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
+/* The same, and all that is read is as of one moment.  Both end with done, after a failure, too. */
+int dur__sq_snapshot(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn);
 
+/* The methods, each said once: what is here is declared below, and is in the table (sqlite_open.c). */
+/* clang-format off */
+#define DUR__SQ_METHODS(METHOD)                                                                                        \
+    METHOD(fetch_orchestration_item) METHOD(ack_orchestration_item) METHOD(abandon_orchestration_item)                 \
+    METHOD(renew_orchestration_item_lock) METHOD(read) METHOD(append) METHOD(enqueue_for_worker)                       \
+    METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock) METHOD(abandon_work_item)               \
+    METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator)                      \
+    METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values) METHOD(lane_open) METHOD(lane_round)      \
+    METHOD(lane_rest) METHOD(lane_rise) METHOD(lane_close) METHOD(lane_messages) METHOD(lane_history)                  \
+    METHOD(lane_starts) METHOD(lane_start_back) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works)           \
+    METHOD(ack_works) METHOD(check_works) METHOD(return_works) METHOD(alone_ended) METHOD(blame)                       \
+    METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release) METHOD(owner_holdings) METHOD(enqueue_start)       \
+    METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close) METHOD(enqueue_starts)          \
+    METHOD(watch_wake) METHOD(list_unserved) METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance)    \
+    METHOD(list_executions) METHOD(get_system_metrics) METHOD(get_queue_depths) METHOD(delete_instances)               \
+    METHOD(delete_instances_bulk) METHOD(prune_executions) METHOD(prune_executions_bulk)                               \
+    METHOD(dead_letter_messages) METHOD(dead_letter_work) METHOD(list_dead_letters) METHOD(delete_dead_letters)        \
+    METHOD(set_suspended) METHOD(backup) METHOD(check) METHOD(vacuum)
+/* clang-format on */
+#define DUR__SQ_METHOD_(name) __typeof__(*((dur_provider_methods *)NULL)->name) dur__sq_##name;
+DUR__SQ_METHODS(DUR__SQ_METHOD_)
+#undef DUR__SQ_METHOD_
 extern const dur_provider_methods dur__sq_methods;
 
 #endif

@@ -6,7 +6,6 @@
  */
 #include "base/waker_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 enum { SPIN_US = 100, SPIN_WORTH_US = 150, REST_MOST_US = 2000 };
@@ -58,13 +57,13 @@ void dur__sq_lane_close(dur_lane *base) {
     dur__free(lane);
 }
 
-static void lane_state(dur__sq_lane *lane, int state) {
+static void lane_rests(dur__sq_lane *lane, bool rests) {
     dur__mutex_lock(&lane->file->desk.lock);
     if (!lane->has_thread || !pthread_equal(lane->thread, pthread_self())) {
         lane->thread = pthread_self();
         lane->has_thread = true;
     }
-    lane->state = state == 0 ? DUR__SQ_LANE_OUT : state == 1 ? DUR__SQ_LANE_ROUND : DUR__SQ_LANE_WAIT;
+    lane->rests = rests;
     dur__mutex_unlock(&lane->file->desk.lock);
 }
 
@@ -75,43 +74,39 @@ typedef struct held_op {
     dur__sq_lane *lane;
     dur_arena *arena;
     dur_round *round;
-    dur_held_message *held;
-    size_t count, room;
+    dur__sq_rows held; /* dur_held_message */
 } held_op;
 
 static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
     dur_fetched_message *messages = NULL;
     size_t count = 0;
     bool more = false;
-    dur__sq_seen seen = { lease->key, txn->now_ms, lease->seen_id, lease->seen_now, lease, txn->pass, NULL, NULL };
+    dur__sq_seen seen = { lease->key, txn->now_ms, lease->seen_id, lease->seen_now, lease, NULL, NULL };
     int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->round->queue_messages_max, &messages, &count,
                                      &more, &self->op.err);
     lease->read = true;
     lease->gap = more;
     if (code != DUR_OK || count == 0) return code;
-    if (self->count + count > self->room) {
-        self->room = (self->count + count) * 2;
-        self->held = dur__xrealloc(self->held, self->room * sizeof(*self->held));
-    }
     const char *instance = dur_arena_strdup(self->arena, lease->instance);
     const char *token = dur_arena_strdup(self->arena, lease->token);
     for (size_t i = 0; i < count; i++)
-        self->held[self->count++] = (dur_held_message){ instance, token, messages[i] };
+        *(dur_held_message *)dur__sq_rows_add(&self->held, sizeof(dur_held_message)) =
+            (dur_held_message){ instance, token, messages[i] };
     return DUR_OK;
 }
 
 /* Somebody touched the row in this transaction: its turn ended the lease, or an operation looked at it. */
 static int still_ours(dur__sq_txn *txn, const dur__sq_lease *lease, bool *ours, dur_error *err) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
-    *ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, err, "i", lease->key);
+    *ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), lease->token);
     dur__sq_end(&row);
     return code;
 }
 
 static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     held_op *self = (held_op *)(void *)op;
-    self->count = 0;
+    self->held.count = 0;
     int code = dur__sq_max_id(txn, &self->round->seen_id, &op->err);
     DUR__LIST_EACH(&self->lane->dirty, at) {
         dur__sq_lease *lease = DUR__CONTAINER(at, dur__sq_lease, dirty_link);
@@ -123,12 +118,8 @@ static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_file *file = txn->file;
     bool known = atomic_load(&file->times.due_ms) != DUR_NEVER || atomic_load(&file->times.expiry_ms) != DUR_NEVER;
     if (code == DUR_OK && file->times.stale && known) code = dur__sq_next_times(txn, &op->err);
-    if (code == DUR_OK && self->round->fetch == NULL && file->ready_maybe) { /* it may want to know */
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &op->err, "");
-        self->round->more = row != NULL;
-        dur__sq_end(&row);
-    }
+    if (code == DUR_OK && self->round->fetch == NULL && file->ready_maybe) /* it may want to know */
+        code = dur__sq_has(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &self->round->more, &op->err, "");
     return code;
 }
 
@@ -151,15 +142,14 @@ static void held_done(dur__sq_op *op, dur__sq_file *file) {
         lease->seen_id = round->seen_id;
         lease->seen_now = round->now_ms;
     }
-    for (size_t i = 0; i < self->count; i++) {
-        const dur_held_message *held = &self->held[i];
+    dur_held_message *all = dur__sq_rows_take(&self->held, self->arena, sizeof(*all), &round->held_count);
+    if (round->held_count > 1) qsort(all, round->held_count, sizeof(*all), held_order);
+    round->held = all;
+    for (size_t i = 0; i < round->held_count; i++) {
+        const dur_held_message *held = &all[i];
         dur__sq_lease *lease = dur__map_get_u64(&file->leases, dur__sq_token_key(held->lock_token, 'k'));
         if (lease != NULL) dur__sq_lease_give(lease, held->message.queue, held->message.id);
     }
-    if (self->count > 1) qsort(self->held, self->count, sizeof(*self->held), held_order);
-    round->held = dur_arena_alloc(self->arena, self->count * sizeof(*self->held) + 1);
-    if (self->count > 0) memcpy(round->held, self->held, self->count * sizeof(*self->held));
-    round->held_count = self->count;
 }
 
 static const char **names_take(dur__sq_names *names, dur_arena *arena, size_t *count) {
@@ -222,7 +212,7 @@ static void round_answer(round_ops *ops, dur_round *round) {
         dur__sq_turn_op_answer(&ops->turns[i]);
     for (size_t i = 0; i < round->ack_count; i++)
         round->acks[i].error = ops->acks[i].op.err;
-    dur__free(ops->held.held);
+    if (ops->held.op.failed) dur__free(ops->held.held.data); /* else the round has taken them */
     if (round->fetch != NULL) {
         if (!ops->fetch.op.failed) {
             round->item_count = ops->fetch.count;
@@ -244,47 +234,28 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     round_ops ops;
-    round->now_ms = round->seen_id = 0;
-    round->item_count = round->work_count = round->held_count = round->lost_count = 0;
-    round->items = NULL;
-    round->works = NULL;
-    round->held = NULL;
-    round->lost = NULL;
-    round->more = round->work_waiting_long = false;
-    round->suspect_instance = round->suspect_work = 0;
-    round_prepare(&ops, lane, arena, round);
-    lane_state(lane, 1);
+    lane_rests(lane, false);
     int code = dur__sq_lead(file, err);
-    if (code == DUR_OK) {
-        lane->asks_instances = round->fetch != NULL && round->fetch->kind != DUR_FETCH_SUSPECT;
-        lane->asks_work = round->work != NULL && round->work->kind != DUR_FETCH_SUSPECT;
-        /* A round that does not look everywhere leaves the signal for the next wait. */
-        if (lane->asks_instances && lane->asks_work) atomic_store(&lane->signalled, false);
-        lane->left_inbox = false;
-        dur__sq_batch(file, dur__sq_busy_until(file), lane, ops.list, round->turn_count + round->ack_count, ops.last,
-                      ops.last_count);
-        bool looked = round->fetch != NULL && !ops.fetch.op.failed;
-        lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspect != 0 : file->ready_maybe;
-        if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
-            code = ops.held.op.err.code;
-            if (err != NULL) *err = ops.held.op.err;
-        }
-        if (code == DUR_OK) { /* else nobody reads the answers: the next round tells */
-            round->lost = names_take(&lane->lost, arena, &round->lost_count);
-            round->asked = names_take(&lane->asked, arena, &round->asked_count);
-        }
-        dur__sq_unlead(file);
-    } else {
-        for (size_t i = 0; i < round->turn_count; i++) {
-            ops.turns[i].op.err = (dur_error)DUR_ERROR_INIT;
-            dur_error_set(&ops.turns[i].op.err, (dur_code)code, false, "sqlite.round", "%s", dur_code_text(code));
-            ops.turns[i].op.undone = true;
-        }
-        for (size_t i = 0; i < round->ack_count; i++)
-            dur_error_set(&ops.acks[i].op.err, (dur_code)code, false, "sqlite.round", "%s", dur_code_text(code));
-        ops.fetch.op.failed = ops.work.op.failed = true;
+    if (code != DUR_OK) return code;
+    round_prepare(&ops, lane, arena, round);
+    lane->asks_instances = round->fetch != NULL && round->fetch->kind != DUR_FETCH_SUSPECT;
+    lane->asks_work = round->work != NULL && round->work->kind != DUR_FETCH_SUSPECT;
+    /* A round that does not look everywhere leaves the signal for the next wait. */
+    if (lane->asks_instances && lane->asks_work) atomic_store(&lane->signalled, false);
+    lane->left_inbox = false;
+    dur__sq_batch(file, dur__sq_busy_until(file), lane, ops.list, round->turn_count + round->ack_count, ops.last,
+                  ops.last_count);
+    bool looked = round->fetch != NULL && !ops.fetch.op.failed;
+    lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspect != 0 : file->ready_maybe;
+    if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
+        code = ops.held.op.err.code;
+        if (err != NULL) *err = ops.held.op.err;
     }
-    lane_state(lane, 0);
+    if (code == DUR_OK) { /* else nobody reads the answers: the next round tells */
+        round->lost = names_take(&lane->lost, arena, &round->lost_count);
+        round->asked = names_take(&lane->asked, arena, &round->asked_count);
+    }
+    dur__sq_unlead(file);
     round_answer(&ops, round);
     if (round->now_ms == 0) round->now_ms = file->world->wall_ms(file->world->data);
     uint64_t left = dur__sq_time_left(file, DUR_NEVER);
@@ -333,14 +304,14 @@ int dur__sq_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     int code = DUR_OK;
-    lane_state(lane, 2);
+    lane_rests(lane, true);
     uint64_t left_ms = look_around(lane, &code, err) ? 0 : dur__sq_time_left(file, DUR_NEVER);
     if (left_ms > 0) {
         lane->rest_at_us = dur__monotonic_us();
         if (lane->rest_us <= SPIN_WORTH_US && !lane->stepped) (void)dur__waker_spin(lane->waker, SPIN_US);
         if (dur__sq_rest(file, lane->waker, left_ms, out)) return DUR_OK;
     }
-    lane_state(lane, 0);
+    lane_rests(lane, false);
     return code;
 }
 
@@ -350,7 +321,7 @@ int dur__sq_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_err
     *news = dur__sq_rise(lane->file, lane->waker);
     uint64_t took_us = dur__monotonic_us() - lane->rest_at_us;
     lane->rest_us = (3 * lane->rest_us + (took_us < REST_MOST_US ? took_us : REST_MOST_US)) / 4;
-    lane_state(lane, 0);
+    lane_rests(lane, false);
     return DUR_OK;
 }
 
@@ -406,12 +377,10 @@ int dur__sq_lane_history(dur_lane *base, dur_arena *arena, const char *instance,
     out->orchestration_name = dur_arena_strdup(arena, lease->name);
     out->version = dur_arena_strdup(arena, lease->version);
     dur__sq_unlead(lane->file);
-    code = dur__sq_reader(lane->file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    code = dur__sq_snapshot(lane->file, &conn, err);
     if (code == DUR_OK)
         code = dur__sq_read_history(conn, arena, instance, key, execution_id, &history, &out->history_count, err);
     if (code == DUR_OK) code = dur__sq_read_kv(conn, arena, key, false, &kv, &out->kv_count, err);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(lane->file, conn);
     out->instance = dur_arena_strdup(arena, instance);
     out->lock_token = dur_arena_strdup(arena, lock_token);

@@ -36,10 +36,9 @@ enum { NUMBER_CHARS = 16, CHECK_CHARS = 4, NUMBERS_MAX = 8, LOOKS_MAX = 100, STE
 /* -1: there is none. */
 static int64_t size_of(const char *path, const char *suffix) {
     struct stat state;
-    dur__buf name = { 0 };
-    dur__buf_format(&name, "%s%s", path, suffix);
-    int64_t size = stat(dur__buf_str(&name), &state) == 0 ? (int64_t)state.st_size : -1;
-    dur__buf_free(&name);
+    char *name = dur__sq_beside(path, suffix);
+    int64_t size = stat(name, &state) == 0 ? (int64_t)state.st_size : -1;
+    dur__free(name);
     return size;
 }
 

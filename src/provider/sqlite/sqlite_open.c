@@ -7,7 +7,6 @@
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -129,7 +128,7 @@ static void file_free(dur__sq_file *file) {
     dur__cond_destroy(&file->desk.turn);
     dur__free(file->batch);
     dur__buf_free(&file->block);
-    dur__free(file->news.changed);
+    dur__free(file->news.changed.list);
     dur__free(file->alive);
     dur__free(file->intact.folder.path);
     dur__free(file->intact.wal.path);
@@ -197,31 +196,45 @@ static int file_start(dur__sq_file *file, dur_error *err) {
 
 /* ---- finding the file ---- */
 
-static int os_fail(dur_error *err, const char *path) {
+int dur__sq_os_fail(dur_error *err, const char *op, const char *path) {
     dur_code code = errno == EACCES || errno == EPERM || errno == EROFS ? DUR_EPERM
                     : errno == ENOENT || errno == ENOTDIR               ? DUR_ENOTFOUND
+                    : errno == EEXIST                                   ? DUR_EEXISTS
                     : errno == ENOSPC || errno == EDQUOT                ? DUR_EFULL
                                                                         : DUR_EIO;
-    return dur_error_set(err, code, code == DUR_EFULL, "sqlite.open", "%s: %s", path, strerror(errno));
+    return dur_error_set(err, code, code == DUR_EFULL, op, "%s: %s", path, strerror(errno));
+}
+
+char *dur__sq_beside(const char *path, const char *suffix) {
+    dur__buf text = { 0 };
+    dur__buf_format(&text, "%s%s", path, suffix);
+    return dur__buf_take(&text);
+}
+
+char *dur__sq_folder(const dur__sq_file *file) {
+    char *folder = dur__xstrdup(file->path); /* absolute */
+    char *slash = strrchr(folder, '/');
+    slash[slash == folder] = '\0';
+    return folder;
 }
 
 /* Make the file when it may be made, and find its absolute name.  With files_lock held: another thread that opened it
    between the two calls below would lose its locks with our closing. */
 static int path_resolve(const dur_sqlite_options *options, char **out, struct stat *state, dur_error *err) {
     if (stat(options->path, state) != 0) {
-        if (errno != ENOENT || options->must_exist) return os_fail(err, options->path);
+        if (errno != ENOENT || options->must_exist) return dur__sq_os_fail(err, "sqlite.open", options->path);
         int code = dur__sq_leftover_check(options->path, err);
         if (code != DUR_OK) return code;
         int fd = open(options->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0 && errno != EEXIST) return os_fail(err, options->path);
+        if (fd < 0 && errno != EEXIST) return dur__sq_os_fail(err, "sqlite.open", options->path);
         if (fd >= 0) close(fd); /* nobody here has it open yet: no lock is lost */
-        if (stat(options->path, state) != 0) return os_fail(err, options->path);
+        if (stat(options->path, state) != 0) return dur__sq_os_fail(err, "sqlite.open", options->path);
     }
     if (!S_ISREG(state->st_mode))
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "%s is not a regular file", options->path);
-    if (access(options->path, R_OK | W_OK) != 0) return os_fail(err, options->path);
+    if (access(options->path, R_OK | W_OK) != 0) return dur__sq_os_fail(err, "sqlite.open", options->path);
     char *resolved = realpath(options->path, NULL);
-    if (resolved == NULL) return os_fail(err, options->path);
+    if (resolved == NULL) return dur__sq_os_fail(err, "sqlite.open", options->path);
     *out = dur__xstrdup(resolved);
     free(resolved);
     int code = state->st_size == 0 ? dur__sq_leftover_check(*out, err) : DUR_OK;
@@ -330,7 +343,8 @@ static uint64_t store_now_ms(dur_provider *base) {
     return file->world->wall_ms(file->world->data);
 }
 
-#define METHOD(name) .name = dur__sq_##name
+#define METHOD(name) .name = dur__sq_##name,
+/* clang-format off */
 const dur_provider_methods dur__sq_methods = {
     .size = sizeof(dur_provider_methods),
     .abi = DUR_PROVIDER_ABI,
@@ -340,71 +354,9 @@ const dur_provider_methods dur__sq_methods = {
     .local_work = true,
     .close = store_close,
     .now_ms = store_now_ms,
-    METHOD(fetch_orchestration_item),
-    METHOD(ack_orchestration_item),
-    METHOD(abandon_orchestration_item),
-    METHOD(renew_orchestration_item_lock),
-    METHOD(read),
-    METHOD(append),
-    METHOD(enqueue_for_worker),
-    METHOD(fetch_work_item),
-    METHOD(ack_work_item),
-    METHOD(renew_work_item_lock),
-    METHOD(abandon_work_item),
-    METHOD(renew_session_lock),
-    METHOD(cleanup_orphaned_sessions),
-    METHOD(enqueue_for_orchestrator),
-    METHOD(get_custom_status),
-    METHOD(get_kv_value),
-    METHOD(get_kv_all_values),
-    METHOD(lane_open),
-    METHOD(lane_round),
-    METHOD(lane_rest),
-    METHOD(lane_rise),
-    METHOD(lane_close),
-    METHOD(lane_messages),
-    METHOD(lane_history),
-    METHOD(lane_starts),
-    METHOD(lane_start_back),
-    METHOD(fetch_turns),
-    METHOD(commit_turns),
-    METHOD(fetch_works),
-    METHOD(ack_works),
-    METHOD(check_works),
-    METHOD(return_works),
-    METHOD(alone_ended),
-    METHOD(blame),
-    METHOD(owner_register),
-    METHOD(owner_beat),
-    METHOD(owner_release),
-    METHOD(owner_holdings),
-    METHOD(enqueue_start),
-    METHOD(enqueue_existing),
-    METHOD(watch_open),
-    METHOD(watch_wait),
-    METHOD(watch_close),
-    METHOD(enqueue_starts),
-    METHOD(watch_wake),
-    METHOD(list_unserved),
-    METHOD(get_instance_stats),
-    METHOD(list_instances),
-    METHOD(get_instance),
-    METHOD(list_executions),
-    METHOD(get_system_metrics),
-    METHOD(get_queue_depths),
-    METHOD(delete_instances),
-    METHOD(delete_instances_bulk),
-    METHOD(prune_executions),
-    METHOD(prune_executions_bulk),
-    METHOD(dead_letter_messages),
-    METHOD(dead_letter_work),
-    METHOD(list_dead_letters),
-    METHOD(delete_dead_letters),
-    METHOD(set_suspended),
-    METHOD(backup),
-    METHOD(check),
-    METHOD(vacuum),
+    DUR__SQ_METHODS(METHOD)
 };
+/* clang-format on */
 #undef METHOD
 
 static int store_open(dur_provider **out, const dur_sqlite_options *options, bool long_poll, dur_error *err) {
@@ -459,33 +411,18 @@ static bool busy_parameter(dur_sqlite_options *options, const char *text, size_t
     return ms > 0;
 }
 
+/* Is the text one of the two?  Then *out says whether it is the second. */
+static bool one_of(const char *text, size_t size, const char *no, const char *yes, bool *out) {
+    bool is_yes = strlen(yes) == size && memcmp(yes, text, size) == 0;
+    bool is_no = strlen(no) == size && memcmp(no, text, size) == 0;
+    if (is_yes || is_no) *out = is_yes;
+    return is_yes || is_no;
+}
+
 static int url_parameter(dur_sqlite_options *options, bool *long_poll, const char *text, size_t size, dur_error *err) {
-    static const struct {
-        const char *text;
-        int what;
-    } known[] = { { "durability=full", 0 }, { "durability=relaxed", 1 }, { "create=0", 2 },
-                  { "create=1", 3 },        { "poll=long", 4 },          { "poll=short", 5 } };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strlen(known[i].text) != size || memcmp(known[i].text, text, size) != 0) continue;
-        switch (known[i].what) {
-        case 0:
-            options->relaxed_durability = false;
-            break;
-        case 1:
-            options->relaxed_durability = true;
-            break;
-        case 2:
-            options->must_exist = true;
-            break;
-        case 3:
-            options->must_exist = false;
-            break;
-        default:
-            *long_poll = known[i].what == 4;
-            break;
-        }
-        return DUR_OK;
-    }
+    if (one_of(text, size, "durability=full", "durability=relaxed", &options->relaxed_durability)) return DUR_OK;
+    if (one_of(text, size, "create=1", "create=0", &options->must_exist)) return DUR_OK;
+    if (one_of(text, size, "poll=short", "poll=long", long_poll)) return DUR_OK;
     if (busy_parameter(options, text, size)) return DUR_OK;
     return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
                          "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1, busy_ms=1…999999999 and "

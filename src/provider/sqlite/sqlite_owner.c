@@ -1,18 +1,18 @@
 /*
  * sqlite_owner.c: owners, their signs of life, and taking over from the dead.
  *
- * An owner has a file beside the database, "<file>.owner-<id>": locked by flock while it lives, with a heartbeat in its
- * first 8 bytes.  A free lock means dead at once (a live process never loses it); a silent heartbeat means dead after
- * the owner's timeout; another boot id means dead.  None of this costs a statement while everybody lives.
+ * An owner has a row, and a file beside the database, "<file>.owner-<id>": locked by flock while it lives, with a
+ * heartbeat in its first 8 bytes.  A free lock means dead at once (a live process never loses it); a silent heartbeat
+ * means dead after the owner's timeout; another boot id means dead, and so does no file at all.
  *
- * Who is dead is decided under the write lock in the transaction that frees, by a mark: the file is renamed (".dead")
- * and looked at once more; one that lives gets its name back.  A beat writes its heartbeat and then looks whether the
- * file still has its name.  So either the taker sees the beat, or the beat sees the mark, which decides nothing: it
- * asks under the write lock whether its row is still there, and takes its name back if so.  A mark whose maker died
- * before its COMMIT is decided anew by whoever looks next; the file goes after the COMMIT.
+ * Who is dead is decided under the write lock, in the transaction that frees: files are made and removed under it, too.
+ * A beat needs no statement, unless it comes so late that somebody may have found its owner silent: then it asks under
+ * the write lock whether its row is still there.  Whoever looks reads the clock and then the heartbeat, and a beat
+ * writes the heartbeat and then reads the clock: so an owner that was found silent knows that it was.
+ *
+ * A file goes before the COMMIT that frees its owner's rows: whoever dies between the two leaves a row without a file.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,31 +43,10 @@ static char *owner_path(const dur__sq_file *file, const char *id) {
     return dur__buf_take(&path);
 }
 
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* And back, from what stands behind ".owner-". */
-static void id_of_name(const char *name, char *out, size_t size) {
-    size_t at = 0;
-    for (; *name != '\0' && at + 1 < size; name++) {
-        bool escaped = name[0] == '_' && hex_digit(name[1]) >= 0 && hex_digit(name[2]) >= 0;
-        out[at++] = escaped ? (char)(hex_digit(name[1]) * 16 + hex_digit(name[2])) : *name;
-        if (escaped) name += 2;
-    }
-    out[at] = '\0';
-}
-
-/* What it is called when it was taken for dead. */
-static char *grave_path(const char *path) {
-    dur__buf grave = { 0 };
-    dur__buf_format(&grave, "%s.dead", path);
-    return dur__buf_take(&grave);
-}
-
 /* Does the file still have its name? */
 static bool file_is_ours(const dur__sq_owner *owner) {
     struct stat now, named;
+    if (owner->fd < 0) return true; /* a database in memory */
     return fstat(owner->fd, &now) == 0 && stat(owner->path, &named) == 0 && now.st_ino == named.st_ino &&
            now.st_dev == named.st_dev;
 }
@@ -93,94 +72,53 @@ static void owner_free(dur__sq_owner *owner, bool keep_file) {
 
 /* ---- who is dead ---- */
 
-static bool silent(const dur__sq_file *file, uint64_t heartbeat_ms, uint64_t timeout_ms) {
-    uint64_t now = file->world->boot_ms(file->world->data);
-    return now > heartbeat_ms && now - heartbeat_ms >= timeout_ms;
+static uint64_t boot_now(const dur__sq_file *file) {
+    return file->world->boot_ms(file->world->data);
 }
 
-/*
- * Is the owner of this file dead?  Opening and closing it does not touch its flock.  After a loss of power there may be
- * a name and nothing behind it: nobody has it locked, and the name says whose it was.
- */
-static bool file_says_dead(const dur__sq_file *file, const char *path, const char *name, owner_block *block) {
-    memset(block, 0, sizeof *block);
-    int fd = open(path, O_RDONLY | O_CLOEXEC); /* for writing, its closing would look like a death */
-    if (fd < 0) return false;                  /* gone meanwhile */
-    bool whole = pread(fd, block, sizeof *block, 0) == (ssize_t)sizeof *block;
-    bool dead = flock(fd, LOCK_SH | LOCK_NB) == 0;
-    block->id[sizeof block->id - 1] = block->boot[sizeof block->boot - 1] = '\0';
-    if (whole) {
-        bool other_boot = strcmp(block->boot, file->boot) != 0;
-        dead = dead || other_boot || silent(file, block->heartbeat_ms, block->timeout_ms);
-    }
-    if (!whole || block->id[0] == '\0') id_of_name(name, block->id, sizeof block->id);
-    close(fd);
+static bool silent(uint64_t now_ms, uint64_t heartbeat_ms, uint64_t timeout_ms) {
+    return now_ms > heartbeat_ms && now_ms - heartbeat_ms >= timeout_ms;
+}
+
+/* A database in memory has owners of this process only. */
+static bool is_dead_in_memory(dur__sq_file *file, const char *id) {
+    dur__mutex_lock(&file->peers.owners_lock);
+    const dur__sq_owner *owner = owner_find(file, id);
+    bool dead = owner == NULL || silent(boot_now(file), owner->heartbeat_ms, owner->timeout_ms);
+    dur__mutex_unlock(&file->peers.owners_lock);
     return dead;
 }
 
-typedef enum verdict { LIVES, IS_DEAD, IS_GONE /* somebody else has taken it over, or it has ended */ } verdict;
-
-/* Under the write lock: mark it as dead, unless it lives.  A database in memory has owners of this process only. */
-static verdict mark_in_memory(dur__sq_file *file, const char *id) {
-    dur__mutex_lock(&file->peers.owners_lock);
-    dur__sq_owner *owner = owner_find(file, id);
-    verdict found = owner == NULL                                                         ? IS_GONE
-                    : owner->gone || silent(file, owner->heartbeat_ms, owner->timeout_ms) ? IS_DEAD
-                                                                                          : LIVES;
-    if (found == IS_DEAD) owner->gone = true;
-    dur__mutex_unlock(&file->peers.owners_lock);
-    return found;
+/*
+ * An owner with a row: for certain only under the write lock.  Opening and closing its file does not touch its flock.
+ * After a loss of power there may be a name and nothing behind it: nobody has it locked.
+ */
+static bool is_dead(dur__sq_file *file, const char *id) {
+    owner_block block;
+    uint64_t now_ms = boot_now(file); /* first: see above */
+    if (file->path == NULL) return is_dead_in_memory(file, id);
+    char *path = owner_path(file, id);
+    int fd = open(path, O_RDONLY | O_CLOEXEC); /* for writing, its closing would look like a death */
+    bool dead = fd >= 0 ? flock(fd, LOCK_SH | LOCK_NB) == 0 : errno == ENOENT;
+    dur__free(path);
+    if (fd < 0) return dead;
+    bool whole = pread(fd, &block, sizeof block, 0) == (ssize_t)sizeof block;
+    close(fd);
+    if (dead || !whole) return dead;
+    block.boot[sizeof block.boot - 1] = '\0';
+    return strcmp(block.boot, file->boot) != 0 || silent(now_ms, block.heartbeat_ms, block.timeout_ms);
 }
 
 /* Is it registered?  Under the write lock. */
 static int has_row(dur__sq_txn *txn, const char *id, bool *has, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_OWNER_GET, &row, err, "t", id);
-    *has = row != NULL;
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_has(txn->conn, DUR__SQ_OWNER_HAS, has, err, "t", id);
 }
 
-static int mark(dur__sq_txn *txn, const char *id, verdict *found, dur_error *err) {
-    dur__sq_file *file = txn->file;
-    if (file->path == NULL) {
-        *found = mark_in_memory(file, id);
-        return DUR_OK;
-    }
-    char *path = owner_path(file, id), *grave = grave_path(path);
-    owner_block block;
-    bool undecided = true;
-    int code = DUR_OK;
-    *found = IS_DEAD;
-    if (access(grave, F_OK) ==
-        0) /* somebody has marked it, and did not come to the end: before or behind the COMMIT? */
-        code = has_row(txn, id, &undecided, err);
-    else if (rename(path, grave) != 0) {
-        *found = IS_GONE;
-        undecided = false;
-    }
-    if (code == DUR_OK && undecided && !file_says_dead(file, grave, "", &block) && rename(grave, path) == 0)
-        *found = LIVES;
-    dur__free(path);
-    dur__free(grave);
-    return code;
-}
-
-/* Under the write lock, under which names change: a row whose owner has no file any more. */
-static verdict is_nowhere(const dur__sq_file *file, const char *id) {
-    char *path = owner_path(file, id), *grave = grave_path(path);
-    bool nowhere = access(path, F_OK) != 0 && errno == ENOENT && access(grave, F_OK) != 0 && errno == ENOENT;
-    dur__free(path);
-    dur__free(grave);
-    return nowhere ? IS_DEAD : LIVES;
-}
-
-static void grave_remove(const dur__sq_file *file, const char *id) {
+static void file_remove(const dur__sq_file *file, const char *id) {
     if (file->path == NULL) return;
-    char *path = owner_path(file, id), *grave = grave_path(path);
-    unlink(grave);
+    char *path = owner_path(file, id);
+    unlink(path);
     dur__free(path);
-    dur__free(grave);
 }
 
 /* ---- setting free what an owner holds ---- */
@@ -189,26 +127,17 @@ typedef struct free_op {
     dur__sq_op op;
     const char *id;
     bool clean;
-    enum { WHATEVER, IF_DEAD, IF_NOWHERE /* it has no file */ } when;
-    verdict found; /* answers */
+    bool if_dead;
+    bool dead; /* answers */
     uint32_t freed, owners;
-    uint64_t *keys;
-    size_t key_count, key_room;
+    dur__sq_keys keys;
 } free_op;
 
 static int leases_of(free_op *self, dur__sq_txn *txn) {
     sqlite3_stmt *row = NULL;
-    self->key_count = 0;
+    self->keys.count = 0;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_OF_OWNER, &row, &self->op.err, "t", self->id);
-    while (code == DUR_OK && row != NULL) {
-        if (self->key_count == self->key_room) {
-            self->key_room = self->key_room == 0 ? 64 : self->key_room * 2;
-            self->keys = dur__xrealloc(self->keys, self->key_room * sizeof(*self->keys));
-        }
-        self->keys[self->key_count++] = dur__sq_u64(row, 0);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    return code;
+    return code == DUR_OK ? dur__sq_keys_read(&self->keys, row, &self->op.err) : code;
 }
 
 /* Before its rows are counted: what may have killed it, should something have run alone there. */
@@ -225,13 +154,14 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
     txn->file->alive_epoch = 0;
     int code = leases_of(self, txn);
     if (code == DUR_OK && !self->clean) code = remember_crash(self, txn);
-    for (size_t i = 0; i < self->key_count && code == DUR_OK && self->clean; i++)
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->keys[i]);
-    for (size_t i = 0; i < self->key_count && code == DUR_OK && !self->clean; i++)
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_CRASHED, &op->err, "i", self->keys[i]);
-    for (size_t i = 0; i < self->key_count && code == DUR_OK; i++)
-        code = dur__sq_release(txn, self->keys[i], &how, &op->err);
-    self->freed = (uint32_t)self->key_count;
+    for (size_t i = 0; i < self->keys.count && code == DUR_OK && self->clean; i++)
+        code =
+            dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "inii", self->keys.list[i], (uint64_t)1, (uint64_t)0);
+    for (size_t i = 0; i < self->keys.count && code == DUR_OK && !self->clean; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_CRASHED, &op->err, "i", self->keys.list[i]);
+    for (size_t i = 0; i < self->keys.count && code == DUR_OK; i++)
+        code = dur__sq_release(txn, self->keys.list[i], &how, &op->err);
+    self->freed = (uint32_t)self->keys.count;
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_WORK_OF_OWNER, &op->err, "tii", self->id, (uint64_t)(self->clean ? 0 : 1),
                            (uint64_t)(self->clean ? 1 : 0));
@@ -243,110 +173,33 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_OWNER_DELETE, &op->err, "t", self->id);
     self->owners = (uint32_t)sqlite3_changes64(txn->conn->db);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SERVED_DELETE, &op->err, "t", self->id);
-    if (code == DUR_OK && self->key_count > 0) code = dur__sq_count_lost(txn, &op->err);
+    if (code == DUR_OK && self->keys.count > 0) code = dur__sq_count_lost(txn, &op->err);
     txn->file->news.work = true;
     return code;
 }
 
 static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     free_op *self = (free_op *)(void *)op;
-    self->key_count = 0;
+    self->keys.count = 0;
     self->freed = self->owners = 0;
-    self->found = self->when == IF_NOWHERE ? is_nowhere(txn->file, self->id) : IS_DEAD;
-    int code = self->when == IF_DEAD ? mark(txn, self->id, &self->found, &op->err) : DUR_OK;
-    return code == DUR_OK && self->found == IS_DEAD ? free_rows(self, txn) : code;
+    self->dead = !self->if_dead || is_dead(txn->file, self->id);
+    int code = self->dead ? free_rows(self, txn) : DUR_OK;
+    if (code == DUR_OK && self->dead && self->if_dead) file_remove(txn->file, self->id);
+    return code;
 }
 
 static void free_done(dur__sq_op *op, dur__sq_file *file) {
     free_op *self = (free_op *)(void *)op;
-    for (size_t i = 0; i < self->key_count; i++)
-        dur__sq_lease_drop(file, self->keys[i], true);
-}
-
-static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, bool only_nowhere, dur_error *err) {
-    free_op op = { .op = { .run = free_run, .done = free_done },
-                   .id = id,
-                   .clean = clean,
-                   .when = only_nowhere ? IF_NOWHERE : WHATEVER };
-    int code = dur__sq_submit(file, &op.op, err);
-    dur__free(op.keys);
-    return code;
+    for (size_t i = 0; i < self->keys.count; i++)
+        dur__sq_lease_drop(file, self->keys.list[i], true);
 }
 
 /* ---- looking at others ---- */
 
-typedef struct look {
-    dur__sq_file *file;
-    const char *self; /* the owner that looks; NULL: nobody */
-    uint32_t peers;
-    char **seem_dead; /* ids */
-    size_t count;
-} look;
-
-static void look_seems_dead(look *self, const char *id) {
-    self->seem_dead = dur__xrealloc(self->seem_dead, (self->count + 1) * sizeof(*self->seem_dead));
-    self->seem_dead[self->count++] = dur__xstrdup(id);
-}
-
-static void look_at_file(look *self, const char *path, const char *name) {
-    static const char marked[] = ".dead";
-    owner_block block;
-    size_t size = strlen(name), tail = sizeof(marked) - 1;
-    if (size > tail && strcmp(name + size - tail, marked) == 0) { /* whoever marked it may be dead as well */
-        char *whose = dur__xstrdup(name);
-        whose[size - tail] = '\0';
-        id_of_name(whose, block.id, sizeof block.id);
-        dur__free(whose);
-        look_seems_dead(self, block.id);
-        return;
-    }
-    bool dead = file_says_dead(self->file, path, name, &block);
-    if (dur__str_eq(block.id, self->self)) return; /* one that is late itself does not bury itself */
-    if (dead && block.id[0] != '\0')
-        look_seems_dead(self, block.id);
-    else if (!dead)
-        self->peers++;
-}
-
-static void look_at_folder(look *self) {
-    dur__sq_file *file = self->file;
-    char *folder = dur__xstrdup(file->path);
-    char *slash = strrchr(folder, '/');
-    const char *base = strrchr(file->path, '/') != NULL ? strrchr(file->path, '/') + 1 : file->path;
-    size_t size = strlen(base);
-    if (slash != NULL) slash[slash == folder] = '\0';
-    DIR *dir = opendir(slash != NULL ? folder : ".");
-    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
-        if (strncmp(entry->d_name, base, size) != 0 || strncmp(entry->d_name + size, ".owner-", 7) != 0) continue;
-        if (strstr(entry->d_name + size, ".new") != NULL) continue; /* not locked yet */
-        dur__buf path = { 0 };
-        dur__buf_format(&path, "%.*s%s", (int)(base - file->path), file->path, entry->d_name);
-        look_at_file(self, dur__buf_str(&path), entry->d_name + size + 7);
-        dur__buf_free(&path);
-    }
-    if (dir != NULL) closedir(dir);
-    dur__free(folder);
-}
-
-/* A database in memory: owners of this process, by their heartbeat alone. */
-static void look_at_memory(look *self) {
-    dur__mutex_lock(&self->file->peers.owners_lock);
-    DUR__LIST_EACH(&self->file->peers.owners, at) {
-        dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
-        if (dur__str_eq(owner->id, self->self)) continue;
-        if (owner->gone || silent(self->file, owner->heartbeat_ms, owner->timeout_ms))
-            look_seems_dead(self, owner->id);
-        else
-            self->peers++;
-    }
-    dur__mutex_unlock(&self->file->peers.owners_lock);
-}
-
 /* Who deleted the owner's row has taken it over, and its next beat says so. */
-static void took_over(const look *self, const free_op *op) {
-    dur__sq_file *file = self->file;
+static void took_over(dur__sq_file *file, const char *self_id, const free_op *op) {
     dur__mutex_lock(&file->peers.owners_lock);
-    dur__sq_owner *ours = self->self != NULL ? owner_find(file, self->self) : NULL;
+    dur__sq_owner *ours = self_id != NULL ? owner_find(file, self_id) : NULL;
     if (ours != NULL && op->owners > 0) {
         ours->taken_over++;
         ours->freed += op->freed;
@@ -357,91 +210,79 @@ static void took_over(const look *self, const free_op *op) {
     dur__mutex_unlock(&file->peers.owners_lock);
 }
 
-static int take_over(look *self, const char *id, dur_error *err) {
-    dur__sq_file *file = self->file;
-    free_op op = { .op = { .run = free_run, .done = free_done }, .id = id, .when = IF_DEAD };
+static int take_over(dur__sq_file *file, const char *self_id, const char *id, bool *dead, dur_error *err) {
+    free_op op = { .op = { .run = free_run, .done = free_done }, .id = id, .if_dead = true };
     int code = dur__sq_submit(file, &op.op, err);
-    if (code == DUR_OK && op.found == LIVES) self->peers++;
-    if (code == DUR_OK && op.found == IS_DEAD) {
-        took_over(self, &op);
-        grave_remove(file, id);
-    }
-    dur__free(op.keys);
+    *dead = code == DUR_OK && op.dead;
+    if (*dead) took_over(file, self_id, &op);
+    dur__free(op.keys.list);
     return code;
 }
 
-static int owners_look(dur__sq_file *file, const char *self_id, uint32_t *peers, dur_error *err) {
-    look found = { .file = file, .self = self_id };
-    int code = DUR_OK;
-    if (file->path != NULL)
-        look_at_folder(&found);
-    else
-        look_at_memory(&found);
-    for (size_t i = 0; i < found.count; i++) {
-        if (code == DUR_OK) code = take_over(&found, found.seem_dead[i], err);
-        dur__free(found.seem_dead[i]);
+/* Who is registered, and when somebody's death was found last, by whomever. */
+static int owners_read(dur__sq_file *file, dur_arena *arena, dur__sq_rows *ids, uint64_t *crashed_at_ms,
+                       dur_error *err) {
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_META_GET, crashed_at_ms, 1, err, "t", "crashed");
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_OWNER_LIST, &row, err, "");
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
+        *(const char **)dur__sq_rows_add(ids, sizeof(char *)) = dur__sq_dup(arena, row, 0);
+    dur__sq_reader_done(file, conn);
+    return code;
+}
+
+static int owners_look(dur__sq_file *file, const char *self_id, dur_owner_report *out, dur_error *err) {
+    dur_arena *arena = dur_arena_new();
+    dur__sq_rows list = { NULL, 0, 0 };
+    size_t count = 0;
+    int code = owners_read(file, arena, &list, &out->crashed_at_ms, err);
+    const char **ids = dur__sq_rows_take(&list, arena, sizeof(*ids), &count);
+    out->peers = 0;
+    for (size_t i = 0; i < count && code == DUR_OK; i++) {
+        if (dur__str_eq(ids[i], self_id)) continue; /* one that is late itself does not bury itself */
+        bool dead = is_dead(file, ids[i]);
+        if (dead) code = take_over(file, self_id, ids[i], &dead, err);
+        out->peers += !dead;
     }
-    dur__free(found.seem_dead);
-    *peers = found.peers;
+    dur_arena_free(arena);
     return code;
 }
 
 int dur__sq_owners_look(dur__sq_file *file, const char *self_id, dur_error *err) {
-    uint32_t peers;
-    return owners_look(file, self_id, &peers, err);
+    dur_owner_report ignored;
+    return owners_look(file, self_id, &ignored, err);
 }
 
 /* ---- somebody looks at us ---- */
 
-typedef struct keep_op {
+typedef struct ask_op {
     dur__sq_op op;
     const char *id;
-    char *path; /* of its file; free … */
-    dev_t dev;  /* … which is this one */
-    ino_t ino;
-    bool lives;
-} keep_op;
+    bool registered;
+} ask_op;
 
-static bool is_at(const keep_op *self, const char *path) {
-    struct stat state;
-    return stat(path, &state) == 0 && state.st_dev == self->dev && state.st_ino == self->ino;
+static int ask_run(dur__sq_op *op, dur__sq_txn *txn) {
+    ask_op *self = (ask_op *)(void *)op;
+    return has_row(txn, self->id, &self->registered, &op->err);
 }
 
-/* Whoever marked it has come to an end: by taking it over, or not. */
-static int keep_run(dur__sq_op *op, dur__sq_txn *txn) {
-    keep_op *self = (keep_op *)(void *)op;
-    bool registered = false;
-    int code = has_row(txn, self->id, &registered, &op->err);
-    char *grave = grave_path(self->path);
-    self->lives = code == DUR_OK && registered &&
-                  (is_at(self, self->path) || (is_at(self, grave) && rename(grave, self->path) == 0));
-    dur__free(grave);
-    return code;
-}
-
-/* Is the owner of this process still the one that is registered?  Its last sign of life is written.  One whose file has
-   its name is; one whose file has not asks under the write lock.  One that was taken over is forgotten. */
+/* Is the owner of this process still the one that is registered?  One that is not is forgotten. */
 static int owner_keep(dur__sq_file *file, const char *id, bool *lives, dur_error *err) {
-    keep_op op = { .op = { .run = keep_run }, .id = id };
-    struct stat state;
+    ask_op op = { .op = { .run = ask_run }, .id = id };
     dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
-    *lives = owner != NULL && !owner->gone;
-    if (*lives && owner->fd >= 0 && !file_is_ours(owner)) {
-        *lives = false;
-        if (fstat(owner->fd, &state) == 0) {
-            op.path = dur__xstrdup(owner->path);
-            op.dev = state.st_dev;
-            op.ino = state.st_ino;
-        }
-    }
+    *lives = owner != NULL && file_is_ours(owner);
+    bool asks = *lives && owner->was_late;
     dur__mutex_unlock(&file->peers.owners_lock);
-    int code = op.path != NULL ? dur__sq_submit(file, &op.op, err) : DUR_OK;
-    *lives = *lives || (code == DUR_OK && op.lives);
-    dur__free(op.path);
-    if (code != DUR_OK || *lives) return code;
+    int code = asks ? dur__sq_submit(file, &op.op, err) : DUR_OK;
+    if (code != DUR_OK) return code;
+    *lives = *lives && (!asks || op.registered);
     dur__mutex_lock(&file->peers.owners_lock);
-    if ((owner = owner_find(file, id)) != NULL) owner_free(owner, true);
+    owner = owner_find(file, id);
+    if (owner != NULL && *lives) owner->was_late = false;
+    if (owner != NULL && !*lives) owner_free(owner, false);
     dur__mutex_unlock(&file->peers.owners_lock);
     return DUR_OK;
 }
@@ -472,13 +313,13 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err) {
     dur__sq_file *file = txn->file;
     int code = DUR_OK;
     dur__mutex_lock(&file->peers.owners_lock);
-    DUR__LIST_EACH(&file->peers.owners, at) {
+    DUR__LIST_EACH_SAFE(&file->peers.owners, at, after) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
         free_op op = { .id = owner->id, .clean = true };
         if (code == DUR_OK) code = free_rows(&op, txn);
         if (code != DUR_OK && err != NULL && op.op.err.code != DUR_OK) *err = op.op.err;
-        owner->gone = true;
-        dur__free(op.keys);
+        owner_free(owner, false); /* its next beat finds nobody of its name */
+        dur__free(op.keys.list);
     }
     dur__mutex_unlock(&file->peers.owners_lock);
     return code;
@@ -487,9 +328,9 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err) {
 /* ---- methods ---- */
 
 typedef struct register_op {
-    dur__sq_op op;
+    free_op namesake; /* of a process that died, and nobody has looked since */
     const dur_owner_options *options;
-    char *stale; /* an owner of the table whose file is gone; free */
+    dur__sq_owner *owner;
 } register_op;
 
 static int serve(dur__sq_txn *txn, const char *owner, uint64_t activity, const dur_handler_filter *filter,
@@ -501,63 +342,67 @@ static int serve(dur__sq_txn *txn, const char *owner, uint64_t activity, const d
     return code;
 }
 
+/* The file appears under its name only when it is locked: whoever looks without the write lock sees nobody die. */
+static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *err) {
+    owner_block block = { .heartbeat_ms = boot_now(file), .timeout_ms = owner->timeout_ms };
+    snprintf(block.boot, sizeof block.boot, "%s", file->boot);
+    snprintf(block.id, sizeof block.id, "%s", owner->id);
+    char *path = dur__sq_beside(owner->path, ".new");
+    owner->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_TRUNC, 0600);
+    bool made = owner->fd >= 0 && flock(owner->fd, LOCK_EX | LOCK_NB) == 0 &&
+                pwrite(owner->fd, &block, sizeof block, 0) == (ssize_t)sizeof block && rename(path, owner->path) == 0;
+    int code = made ? DUR_OK
+                    : dur_error_set(err, errno == ENOSPC ? DUR_EFULL : DUR_EIO, true, "sqlite.owner",
+                                    "cannot make %s: %s", path, strerror(errno));
+    if (!made) unlink(path);
+    dur__free(path);
+    return code;
+}
+
+/* Files that nobody has locked: under the write lock nobody is just making one. */
+static void files_sweep(const dur__sq_file *file) {
+    const char *base = strrchr(file->path, '/') + 1;
+    size_t size = strlen(base);
+    char *folder = dur__sq_folder(file);
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        if (strncmp(entry->d_name, base, size) != 0 || strncmp(entry->d_name + size, ".owner-", 7) != 0) continue;
+        char *path = dur__sq_beside(file->path, entry->d_name + size);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0) unlink(path);
+        if (fd >= 0) close(fd);
+        dur__free(path);
+    }
+    if (dir != NULL) closedir(dir);
+    dur__free(folder);
+}
+
+/* What stands in its way: a dead one of its name, with a row or with a file only. */
+static int room_make(register_op *self, dur__sq_txn *txn) {
+    bool taken = false;
+    const char *id = self->options->owner;
+    dur_error *err = &self->namesake.op.err;
+    self->namesake.keys.count = 0;
+    int code = has_row(txn, id, &taken, err);
+    bool ours = self->owner->fd >= 0; /* this transaction has begun anew */
+    if (code == DUR_OK && taken && !ours && !is_dead(txn->file, id))
+        return dur_error_set(err, DUR_EEXISTS, false, "sqlite.owner", "owner %s is registered", id);
+    if (code == DUR_OK && taken) code = free_rows(&self->namesake, txn);
+    if (code != DUR_OK || ours || txn->file->path == NULL) return code;
+    files_sweep(txn->file);
+    return owner_file_make(txn->file, self->owner, err);
+}
+
 static int register_run(dur__sq_op *op, dur__sq_txn *txn) {
     register_op *self = (register_op *)(void *)op;
     const dur_owner_options *options = self->options;
-    int code = dur__sq_run(txn->conn, DUR__SQ_OWNER_ADD, &op->err, "ttii", options->owner, txn->file->boot,
+    int code = room_make(self, txn);
+    if (code == DUR_OK)
+        code = dur__sq_run(txn->conn, DUR__SQ_OWNER_ADD, &op->err, "ttii", options->owner, txn->file->boot,
                            options->timeout_ms, txn->now_ms);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SERVED_DELETE, &op->err, "t", options->owner);
     if (code == DUR_OK) code = serve(txn, options->owner, 0, options->handlers, &op->err);
     if (code == DUR_OK) code = serve(txn, options->owner, 1, options->activities, &op->err);
-    return code;
-}
-
-/* Rows of owners that have no file any more (a copied database, a cleaned folder): nobody else will find them. */
-static int stale_rows(dur__sq_file *file, dur_error *err) {
-    for (;;) {
-        dur__sq_conn *conn = NULL;
-        sqlite3_stmt *row = NULL;
-        char *stale = NULL;
-        int code = dur__sq_reader(file, &conn, err);
-        if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_OWNER_LIST, &row, err, "");
-        while (code == DUR_OK && row != NULL && stale == NULL) {
-            if (is_nowhere(file, dur__sq_text(row, 0)) == IS_DEAD) stale = dur__xstrdup(dur__sq_text(row, 0));
-            code = dur__sq_next(&row, err);
-        }
-        dur__sq_end(&row);
-        dur__sq_reader_done(file, conn);
-        if (code != DUR_OK || stale == NULL) return code;
-        code = owner_free_rows(file, stale, false, true, err);
-        dur__free(stale);
-        if (code != DUR_OK) return code;
-    }
-}
-
-/* The file appears under its name only when it is locked: a file of that name that is not locked has lost its owner. */
-static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *err) {
-    owner_block block = { .heartbeat_ms = file->world->boot_ms(file->world->data), .timeout_ms = owner->timeout_ms };
-    snprintf(block.boot, sizeof block.boot, "%s", file->boot);
-    snprintf(block.id, sizeof block.id, "%s", owner->id);
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s.new", owner->path);
-    owner->fd = open(dur__buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC | O_TRUNC, 0600);
-    bool made = owner->fd >= 0 && flock(owner->fd, LOCK_EX | LOCK_NB) == 0 &&
-                pwrite(owner->fd, &block, sizeof block, 0) == (ssize_t)sizeof block &&
-                rename(dur__buf_str(&path), owner->path) == 0;
-    int code = made ? DUR_OK
-                    : dur_error_set(err, errno == ENOSPC ? DUR_EFULL : DUR_EIO, true, "sqlite.owner",
-                                    "cannot make %s: %s", dur__buf_str(&path), strerror(errno));
-    if (!made) unlink(dur__buf_str(&path));
-    dur__buf_free(&path);
-    return code;
-}
-
-/* One of the same id was marked as dead, and nobody came to the end of it: that must not happen to the new one. */
-static int namesake_bury(dur__sq_file *file, const dur__sq_owner *owner, dur_error *err) {
-    char *grave = grave_path(owner->path);
-    int code = access(grave, F_OK) == 0 ? owner_free_rows(file, owner->id, false, false, err) : DUR_OK;
-    dur__free(grave);
-    if (code == DUR_OK) grave_remove(file, owner->id);
     return code;
 }
 
@@ -575,33 +420,18 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     owner->id = dur__xstrdup(filled.owner);
     owner->fd = -1;
     owner->timeout_ms = filled.timeout_ms;
-    owner->heartbeat_ms = file->world->boot_ms(file->world->data);
-    if (file->path != NULL) {
-        owner->path = owner_path(file, owner->id);
-        code = namesake_bury(file, owner, err);
-        if (code == DUR_OK) code = owner_file_make(file, owner, err);
-    }
-    register_op op = { .op = { .run = register_run }, .options = &filled };
-    if (code == DUR_OK) code = dur__sq_submit(file, &op.op, err);
+    owner->heartbeat_ms = boot_now(file);
+    if (file->path != NULL) owner->path = owner_path(file, owner->id);
+    register_op op = { .namesake = { .op = { .run = register_run, .done = free_done }, .id = filled.owner },
+                       .options = &filled,
+                       .owner = owner };
+    code = dur__sq_submit(file, &op.namesake.op, err);
+    dur__free(op.namesake.keys.list);
     dur__mutex_lock(&file->peers.owners_lock);
     dur__list_push(&file->peers.owners, &owner->link);
     if (code != DUR_OK) owner_free(owner, false);
     dur__mutex_unlock(&file->peers.owners_lock);
-    if (code == DUR_OK && file->path != NULL) code = stale_rows(file, err);
     return code == DUR_OK ? dur__sq_owners_look(file, filled.owner, err) : code;
-}
-
-/* When somebody's death was found last, by whomever. */
-static int crashed_at(dur__sq_file *file, uint64_t *at_ms, dur_error *err) {
-    dur__sq_conn *conn = NULL;
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code != DUR_OK) return code;
-    code = dur__sq_first(conn, DUR__SQ_META_GET, &row, err, "t", "crashed");
-    if (row != NULL) *at_ms = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    dur__sq_reader_done(file, conn);
-    return code;
 }
 
 int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out, dur_error *err) {
@@ -612,16 +442,17 @@ int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out
     if (code != DUR_OK) return code;
     dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
-    if (owner != NULL) { /* first the sign of life, then the look for a mark: see above */
-        owner->heartbeat_ms = file->world->boot_ms(file->world->data);
+    if (owner != NULL) { /* first the sign of life, then the clock: see above */
+        uint64_t before_ms = owner->heartbeat_ms;
+        owner->heartbeat_ms = boot_now(file);
         if (owner->fd >= 0) (void)!pwrite(owner->fd, &owner->heartbeat_ms, sizeof owner->heartbeat_ms, 0);
+        owner->was_late = owner->was_late || silent(boot_now(file), before_ms, owner->timeout_ms);
     }
     dur__mutex_unlock(&file->peers.owners_lock);
     code = owner_keep(file, id, &out->still_ours, err);
     if (code != DUR_OK || !out->still_ours) return code;
     atomic_store(&file->peers.owners_moved, false);
-    code = owners_look(file, id, &out->peers, err);
-    if (code == DUR_OK) code = crashed_at(file, &out->crashed_at_ms, err);
+    code = owners_look(file, id, out, err);
     dur__mutex_lock(&file->peers.owners_lock);
     owner = owner_find(file, id);
     if (owner != NULL) { /* what it, and its lanes, have freed since the last one */
@@ -636,7 +467,9 @@ int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out
 
 int dur__sq_owner_release(dur_provider *self, const char *id, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
-    int code = owner_free_rows(file, id, true, false, err);
+    free_op op = { .op = { .run = free_run, .done = free_done }, .id = id, .clean = true };
+    int code = dur__sq_submit(file, &op.op, err);
+    dur__free(op.keys.list);
     if (code != DUR_OK) return code;
     dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
@@ -649,10 +482,8 @@ int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     if (id == NULL || (file->alive_epoch == file->epoch && dur__str_eq(file->alive, id))) return DUR_OK;
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_OWNER_GET, &row, err, "t", id);
-    bool lives = row != NULL;
-    dur__sq_end(&row);
+    bool lives = false;
+    int code = has_row(txn, id, &lives, err);
     if (lives) { /* until somebody else writes, or an owner goes here */
         dur__free(file->alive);
         file->alive = dur__xstrdup(id);

@@ -7,6 +7,21 @@
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
 
+void dur__sq_keys_add(dur__sq_keys *keys, uint64_t key) {
+    if (keys->count == keys->room) {
+        keys->room = keys->room == 0 ? 16 : keys->room * 2;
+        keys->list = dur__xrealloc(keys->list, keys->room * sizeof(*keys->list));
+    }
+    keys->list[keys->count++] = key;
+}
+
+int dur__sq_keys_read(dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err) {
+    int code = DUR_OK;
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
+        dur__sq_keys_add(keys, dur__sq_u64(row, 0));
+    return code;
+}
+
 uint64_t dur__sq_after(uint64_t now, uint64_t delay) {
     return delay > (uint64_t)INT64_MAX - now ? (uint64_t)INT64_MAX : now + delay;
 }
@@ -59,15 +74,10 @@ uint64_t dur__sq_token_key(const char *token, char kind) {
 
 int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    *key = 0;
-    int code = dur__sq_first(txn->conn, DUR__SQ_KEY_OF, &row, err, "t", instance);
-    if (code != DUR_OK) return code;
-    if (row != NULL) *key = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    if (*key != 0 || !make) return DUR_OK;
+    int code = dur__sq_get(txn->conn, DUR__SQ_KEY_OF, key, 1, err, "t", instance);
+    if (code != DUR_OK || *key != 0 || !make) return code;
     txn->file->next_key = 0;
-    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_MAKE, err, "t", instance);
+    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tnnn", instance);
     *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
     return code;
 }
@@ -93,13 +103,23 @@ void dur__sq_ready(dur__sq_file *file) {
     file->news.ready = file->ready_maybe = true;
 }
 
+/* It is a reason at `due`. */
+static void told_ready(dur__sq_txn *txn, uint64_t due) {
+    if (due > txn->now_ms) {
+        dur__sq_due_at(txn->file, due);
+        txn->file->news.due = true;
+    } else
+        dur__sq_ready(txn->file);
+}
+
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inn", key);
-    uint64_t ready = due <= txn->now_ms ? 0 : due;
-    txn->file->ready_maybe = true;
-    if (ready > 0) dur__sq_due_at(txn->file, ready);
-    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "iii", key, ready, ready_seq(txn, ready));
+    if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inni", key, txn->now_ms);
+    uint64_t ready = due <= txn->now_ms ? 0 : due, at = 0;
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_SET_READY, &at, 1, err, "iiii", key, ready,
+                           ready_seq(txn, ready), txn->now_ms);
+    if (code == DUR_OK) told_ready(txn, at);
+    return code;
 }
 
 /* When is there a reason to fetch it? */
@@ -120,6 +140,16 @@ int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t se
     }
     dur__sq_end(&row);
     return code;
+}
+
+int dur__sq_ready_anew(dur__sq_txn *txn, uint64_t key, dur_error *err) {
+    bool any;
+    uint64_t due, look = DUR__SQ_LOOK_NONE;
+    int code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, &look, 1, err, "i", key);
+    if (code != DUR_OK) return code;
+    return look != DUR__SQ_LOOK_NONE ? dur__sq_set_ready(txn, key, true, 0, err)
+                                     : dur__sq_set_ready(txn, key, any, due, err);
 }
 
 /* When the message becomes visible; 0: at once. */
@@ -168,14 +198,6 @@ static int message_add(dur__sq_txn *txn, const dur_message_row *item, uint64_t d
     return code;
 }
 
-static void message_wakes(dur__sq_txn *txn, uint64_t due, bool leased) {
-    if (due > txn->now_ms) {
-        dur__sq_due_at(txn->file, due);
-        txn->file->news.due = true;
-    } else if (!leased)
-        dur__sq_ready(txn->file);
-}
-
 int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, bool *made, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     uint64_t due = due_of(txn, item, delay_ms), key = 0;
@@ -183,7 +205,7 @@ int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message_row *item, uint64_t 
     *made = key != 0;
     if (code != DUR_OK || key == 0) return code;
     code = message_add(txn, item, due, key, err);
-    message_wakes(txn, due, false);
+    told_ready(txn, due);
     return code;
 }
 
@@ -206,7 +228,7 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message_row *item, uint64_t dela
     bool continues = item->kind == DUR_WORK_CONTINUE_AS_NEW;
     bool starts = item->kind == DUR_WORK_START_ORCHESTRATION || continues;
     if (starts && (continues || !leased))
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_HANDLER, err, "iti", key,
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BEGIN, err, "iti", key,
                            item->handler != NULL ? item->handler : "", (uint64_t)continues);
     if (code != DUR_OK) return code;
     if (starts && !leased) { /* now it exists: what came before and waited is a reason, too */
@@ -214,43 +236,30 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message_row *item, uint64_t dela
         uint64_t first;
         code = dur__sq_reason(txn, key, 0, 0, &any, &first, err);
         if (code == DUR_OK && any && first <= txn->now_ms) ready = 0;
-        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BEGIN, err, "i", key);
     }
     if (code == DUR_OK && (!leased || txn->conn != &txn->file->writer)) {
         sqlite3_stmt *row = NULL;
         code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_READY, &row, err, "iiii", key, ready, ready_seq(txn, ready),
                              txn->now_ms);
         if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) > txn->now_ms) /* it was given back with a delay */
-            message_wakes(txn, dur__sq_u64(row, 0), false);
+            told_ready(txn, dur__sq_u64(row, 0));
         dur__sq_end(&row);
     }
-    message_wakes(txn, due, leased);
-    return code;
-}
-
-static int old_place(dur__sq_txn *txn, uint64_t key, uint64_t *place, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_PLACE, &row, err, "i", key);
-    if (code == DUR_OK && row != NULL) *place = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    if (!leased || due > txn->now_ms) told_ready(txn, due);
     return code;
 }
 
 /* Whoever held it has written nothing at the end: was something open that may have no row? */
 static int look_of(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, uint64_t *look, dur_error *err) {
-    sqlite3_stmt *row = NULL;
+    enum { LOOKS, ACQUISITIONS, STATUS, OPEN, COLUMNS };
+    uint64_t row[COLUMNS];
     *look = DUR__SQ_LOOK_NONE;
     if (how->by_holder) return DUR_OK;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, err, "i", key);
-    if (code != DUR_OK || row == NULL) return code;
-    bool worked = dur__sq_u64(row, 1) == 0; /* else nothing was handed out under this lease */
-    bool ended = dur__sq_u64(row, 2) >= DUR_STATUS_COMPLETED;
-    *look = dur__sq_u64(row, 0);
-    if (!ended && dur__sq_u64(row, 3) > 0) {
-        uint64_t now = how->crashed && worked ? DUR__SQ_LOOK_CRASHED : DUR__SQ_LOOK;
-        if (now > *look) *look = now;
-    }
-    dur__sq_end(&row);
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, row, COLUMNS, err, "i", key);
+    bool worked = row[ACQUISITIONS] == 0; /* else nothing was handed out under this lease */
+    uint64_t now = how->crashed && worked ? DUR__SQ_LOOK_CRASHED : DUR__SQ_LOOK;
+    *look = row[LOOKS];
+    if (row[STATUS] < DUR_STATUS_COMPLETED && row[OPEN] > 0 && now > *look) *look = now;
     return code;
 }
 
@@ -269,7 +278,10 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     if (due < how->not_before) due = how->not_before;
     if (due <= txn->now_ms) due = 0;
     uint64_t uncount = how->uncount ? 1 : 0, place = ready_seq(txn, due);
-    if (any && due == 0 && how->in_its_place) code = old_place(txn, key, &place, err);
+    uint64_t old_place = 0;
+    if (any && due == 0 && how->in_its_place)
+        code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_PLACE, &old_place, 1, err, "i", key);
+    if (old_place != 0) place = old_place;
     if (code != DUR_OK) return code;
     if (any)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiiii", key, due, place, how->not_before,
@@ -278,60 +290,25 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "inniii", key, how->not_before, uncount, look);
     txn->file->times.stale = true;
     dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
-    if (!any) return code;
-    if (due > txn->now_ms) {
-        dur__sq_due_at(txn->file, due);
-        txn->file->news.due = true;
-    } else
-        dur__sq_ready(txn->file);
+    if (any) told_ready(txn, due);
     return code;
 }
 
-/* An instance exists with a row of its own, history, or a start that waits. */
-int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err) {
+int dur__sq_state_of(dur__sq_txn *txn, const char *instance, dur__sq_state *out, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    uint64_t ignored;
-    if (execution == NULL) execution = &ignored;
-    *exists = *ended = false;
-    *execution = 0;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
-    if (code != DUR_OK || row == NULL) return code;
-    uint64_t status = dur__sq_u64(row, 5);
-    *execution = dur__sq_u64(row, 4);
-    *exists = !dur__sq_is_null(row, 2);
-    dur__sq_end(&row);
-    *ended = status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED;
-    if (*ended) { /* unless it is to start again */
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
-        *ended = row == NULL;
-        dur__sq_end(&row);
-    }
-    if (code != DUR_OK || *exists) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
-    *exists = row != NULL;
-    dur__sq_end(&row);
-    if (code != DUR_OK || *exists) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
-    *exists = row != NULL;
-    dur__sq_end(&row);
+    enum { KEY, EXECUTION, EXISTS, ENDED, RUNNING, COLUMNS };
+    uint64_t row[COLUMNS];
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_STATE, row, COLUMNS, err, "t", instance);
+    *out = (dur__sq_state){ row[KEY], row[EXECUTION], row[EXISTS] != 0, row[ENDED] != 0, row[RUNNING] != 0 };
     return code;
-}
-
-int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err) {
-    DUR_ASSERT(dur__sq_leads(txn->file));
-    return dur__sq_run(txn->conn, DUR__SQ_DEAD_ADD, err, "ttij", instance, reason, txn->now_ms, &json);
 }
 
 int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     if (!file->max_id_known || txn->conn != &file->writer) { /* the caller's own: others may have written before it */
-        sqlite3_stmt *row = NULL;
-        int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_MAX_ID, &row, err, "");
+        int code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_MAX_ID, &file->max_id, 1, err, "");
         if (code != DUR_OK) return code;
-        file->max_id = row != NULL ? dur__sq_u64(row, 0) : 0;
-        dur__sq_end(&row);
         file->max_id_known = txn->conn == &file->writer;
     }
     *out = file->max_id;
@@ -357,65 +334,41 @@ void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key) {
     if (lease != NULL) lease->epoch = 0;
 }
 
-/* What of which queue was handed out and not consumed: of each queue the loop gets only so many at a time. */
+/* Only messages of queues: all others go by seen_id. */
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id) {
-    if (queue == NULL || dur__map_get_u64(&lease->given, id) != NULL) return;
-    dur__sq_given *given = dur__map_get(&lease->queues, queue);
-    if (given == NULL) {
-        given = dur__xcalloc(1, sizeof(*given));
-        given->queue = dur__xstrdup(queue);
-        dur__map_put(&lease->queues, given->queue, given);
-    }
-    given->count++;
-    dur__map_put_u64(&lease->given, id, given);
+    if (queue != NULL) dur__map_put_u64(&lease->given, id, lease);
 }
 
-/* There is room for the next; not before the turn's own round has read what there is. */
-void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id) {
+/* Its row is gone, and there is room for the next: the round that has the turn reads its queue behind it. */
+void dur__sq_lease_take(dur__sq_txn *txn, const dur__sq_lease *lease, uint64_t id) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    dur__sq_given *given = dur__map_get_u64(&lease->given, id);
-    if (given == NULL) return;
-    if (given->taken_pass != txn->pass) given->taken = 0;
-    given->taken_pass = txn->pass;
-    given->taken++;
-    if (lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
-}
-
-void dur__sq_lease_take_all(dur__sq_txn *txn, dur__sq_lease *lease) {
-    DUR_ASSERT(dur__sq_leads(txn->file));
-    lease->taken_pass = txn->pass;
-    if (lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
+    if (lease->gap && dur__map_get_u64(&lease->given, id) != NULL) dur__sq_lease_dirty(txn->file, lease->key);
 }
 
 void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id) {
-    dur__sq_given *given = dur__map_remove_u64(&lease->given, id);
-    if (given == NULL) return;
-    if (--given->count == 0) {
-        dur__map_remove(&lease->queues, given->queue);
-        dur__free(given->queue);
-        dur__free(given);
-    }
+    (void)dur__map_remove_u64(&lease->given, id);
 }
 
-static void forget_given(dur__sq_lease *lease) {
-    dur__map_entry *entry;
-    for (size_t at = 0; (entry = dur__map_next(&lease->queues, &at)) != NULL;) {
-        dur__sq_given *given = entry->value;
-        dur__map_remove(&lease->queues, given->queue);
-        dur__free(given->queue);
-        dur__free(given);
-    }
-    dur__map_free(&lease->queues);
-    dur__map_free(&lease->given);
+dur__sq_lease *dur__sq_lease_new(dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
+                                 const char *name, const char *version) {
+    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
+    lease->lane = lane;
+    lease->key = key;
+    lease->instance = dur__xstrdup(instance);
+    lease->token = dur__xstrdup(token);
+    lease->name = dur__xstrdup(name);
+    lease->version = dur__xstrdup(version);
+    lease->queued = DUR__SQ_NOT_COUNTED;
+    return lease;
 }
 
-void dur__sq_lease_taken_all(dur__sq_lease *lease) {
-    forget_given(lease);
-    lease->tagged_count = 0;
+void dur__sq_lease_enter(dur__sq_lease *lease) {
+    dur__list_push(&lease->lane->leases, &lease->lane_link);
+    dur__map_put_u64(&lease->lane->file->leases, lease->key, lease);
 }
 
 void dur__sq_lease_free(dur__sq_lease *lease) {
-    forget_given(lease);
+    dur__map_free(&lease->given);
     dur__free(lease->tagged);
     dur__free(lease->instance);
     dur__free(lease->token);
@@ -456,19 +409,14 @@ void dur__sq_lease_ask(dur__sq_file *file, uint64_t key) {
 
 int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    int code = dur__sq_run(txn->conn, DUR__SQ_META_COUNT, err, "t", "lost");
-    return code;
+    return dur__sq_run(txn->conn, DUR__SQ_META_COUNT, err, "t", "lost");
 }
 
 void dur__sq_changed(dur__sq_file *file, const char *instance) {
     DUR_ASSERT(dur__sq_leads(file));
     /* After the commit, and a waiter counts itself before it reads: who is not counted yet reads what was committed. */
     if (instance == NULL || atomic_load(&file->desk.waiter_count) == 0) return;
-    if (file->news.count == file->news.room) {
-        file->news.room = file->news.room == 0 ? 16 : file->news.room * 2;
-        file->news.changed = dur__xrealloc(file->news.changed, file->news.room * sizeof(*file->news.changed));
-    }
-    file->news.changed[file->news.count++] = dur__xstrdup(instance);
+    name_add(&file->news.changed, dur__xstrdup(instance));
 }
 
 /* ---- what others wrote, and what time brought ---- */
@@ -479,10 +427,10 @@ static int leases_compare(dur__sq_txn *txn, dur_error *err) {
     for (size_t at = 0; (entry = dur__map_next(&file->leases, &at)) != NULL;) {
         dur__sq_lease *lease = entry->value;
         sqlite3_stmt *row = NULL;
-        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
+        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, err, "i", lease->key);
         if (code != DUR_OK) return code;
-        bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
-        bool suspended = ours && !dur__sq_is_null(row, 9);
+        bool ours = row != NULL && dur__str_eq(dur__sq_text(row, DUR__SQ_LEASE_TOKEN), lease->token);
+        bool suspended = ours && !dur__sq_is_null(row, DUR__SQ_LEASE_SUSPENDED);
         dur__sq_end(&row);
         if (!ours)
             dur__sq_lease_drop(file, lease->key, true);
@@ -509,10 +457,8 @@ static int messages_since(dur__sq_txn *txn, dur_error *err) {
 static int next_of(dur__sq_txn *txn, dur__sq_sql sql, _Atomic uint64_t *next, uint64_t after, dur_error *err) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, sql, &row, err, after != 0 ? "i" : "", after);
-    if (code == DUR_OK && row != NULL && !dur__sq_is_null(row, 0)) {
-        uint64_t at = dur__sq_u64(row, 0);
-        if (at < atomic_load(next)) atomic_store(next, at);
-    }
+    if (row != NULL && !dur__sq_is_null(row, 0) && dur__sq_u64(row, 0) < atomic_load(next))
+        atomic_store(next, dur__sq_u64(row, 0));
     dur__sq_end(&row);
     return code;
 }
@@ -538,20 +484,12 @@ int dur__sq_next_times(dur__sq_txn *txn, dur_error *err) {
 int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
-    sqlite3_stmt *row = NULL;
+    uint64_t lost_seq = 0, top = 0;
     file->max_id_known = false;
     int code = dur__sq_restored_look(txn, err);
-    if (code != DUR_OK) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_SESSION_ANY, &row, err, "");
-    if (code != DUR_OK) return code;
-    file->sessions_used = row != NULL;
-    dur__sq_end(&row);
-    code = dur__sq_first(txn->conn, DUR__SQ_META_GET, &row, err, "t", "lost");
-    if (code != DUR_OK) return code;
-    uint64_t lost_seq = row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
-    uint64_t top = 0;
-    code = dur__sq_max_id(txn, &top, err);
+    if (code == DUR_OK) code = dur__sq_has(txn->conn, DUR__SQ_SESSION_ANY, &file->sessions_used, err, "");
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_META_GET, &lost_seq, 1, err, "t", "lost");
+    if (code == DUR_OK) code = dur__sq_max_id(txn, &top, err);
     if (code == DUR_OK && top > file->top_id) file->top_id = top;
     if (code == DUR_OK && lost_seq != file->lost_seq) code = leases_compare(txn, err);
     if (code == DUR_OK) file->lost_seq = lost_seq;
@@ -568,12 +506,10 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
 /* Timed locks that have ended: the instance is free, its messages are again a reason to fetch it. */
 static int locks_expire(dur__sq_txn *txn, dur_error *err) {
     for (uint64_t before = UINT64_MAX;;) {
-        sqlite3_stmt *row = NULL;
-        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_EXPIRED, &row, err, "i", txn->boot_ms);
+        uint64_t key = 0;
+        int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_EXPIRED, &key, 1, err, "i", txn->boot_ms);
         if (code != DUR_OK) return code;
-        if (row == NULL) break;
-        uint64_t key = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
+        if (key == 0) break;
         if (key == before) /* an index that has what the table has not */
             return dur_error_set(err, DUR_ECORRUPT, false, "sqlite.locks",
                                  "a lock that has ended cannot be taken away");

@@ -5,7 +5,6 @@
  * could not finish.  A database in memory has one connection: its readers take the lead for the time of the call.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 enum { READERS_KEPT = 16 };
@@ -35,8 +34,14 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
     return DUR_OK;
 }
 
+int dur__sq_snapshot(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
+    int code = dur__sq_reader(file, out, err);
+    return code == DUR_OK ? dur__sq_run(*out, DUR__SQ_READ_BEGIN, err, "") : code;
+}
+
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
     if (conn == NULL) return;
+    if (sqlite3_get_autocommit(conn->db) == 0) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     if (conn == &file->writer) {
         dur__sq_unlead(file);
         return;
@@ -55,12 +60,7 @@ void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
 
 /* ---- vectors that end in an arena ---- */
 
-typedef struct rows {
-    char *data;
-    size_t count, room;
-} rows;
-
-static void *rows_add(rows *list, size_t size) {
+void *dur__sq_rows_add(dur__sq_rows *list, size_t size) {
     if (list->count == list->room) {
         list->room = list->room == 0 ? 16 : list->room * 2;
         list->data = dur__xrealloc(list->data, list->room * size);
@@ -68,7 +68,7 @@ static void *rows_add(rows *list, size_t size) {
     return list->data + size * list->count++;
 }
 
-static void *rows_take(rows *list, dur_arena *arena, size_t size, size_t *count) {
+void *dur__sq_rows_take(dur__sq_rows *list, dur_arena *arena, size_t size, size_t *count) {
     void *out = dur_arena_alloc(arena, list->count * size + 1);
     if (list->count > 0) memcpy(out, list->data, list->count * size);
     *count = list->count;
@@ -84,8 +84,8 @@ static bool starts_kind(uint64_t kind) {
     return kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
 }
 
-static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
-    dur_fetched_message *message = rows_add(list, sizeof(*message));
+static void message_add(dur__sq_rows *list, dur_arena *arena, sqlite3_stmt *row) {
+    dur_fetched_message *message = dur__sq_rows_add(list, sizeof(*message));
     message->id = dur__sq_u64(row, 0);
     message->due_ms = dur__sq_u64(row, 1); /* by which it is ordered: an undelayed one by when it came */
     message->attempt_count = (uint32_t)dur__sq_u64(row, 2) + 1;
@@ -93,18 +93,18 @@ static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
     message->json = dur__sq_json(arena, row, 4);
 }
 
-static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
+static int messages_add(dur__sq_rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
     int code = DUR_OK;
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
         message_add(list, arena, row);
     return code;
 }
 
-static void note_start(const dur__sq_seen *seen, dur_arena *arena, sqlite3_stmt *row) {
+static void note_start(const dur__sq_seen *seen, sqlite3_stmt *row) {
     if (seen->start == NULL || !starts_kind(dur__sq_u64(row, KIND))) return;
     uint64_t id = dur__sq_u64(row, 0);
     if (seen->start->id != 0 && seen->start->id < id) return;
-    *seen->start = (dur__sq_first_start){ dur__sq_json(arena, row, 4), id, dur__sq_u64(row, DUE) > seen->now_ms };
+    *seen->start = (dur__sq_first_start){ id, dur__sq_u64(row, DUE) > seen->now_ms };
 }
 
 static int message_order(const void *a, const void *b) {
@@ -113,53 +113,38 @@ static int message_order(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* The first of one queue that were not handed out yet, as long as fewer than queue_max are out. */
-static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
+/* Of one queue the first queue_max may be out at a time: those of them that were not handed out yet. */
+static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
                              const char *name, uint32_t queue_max, bool *more, dur_error *err) {
-    const dur__sq_given *given = seen->lease != NULL ? dur__map_get(&seen->lease->queues, name) : NULL;
-    size_t out = given != NULL ? given->count : 0;
-    if (given != NULL && seen->lease->taken_pass == seen->pass)
-        out = 0;
-    else if (given != NULL && given->taken_pass == seen->pass)
-        out -= given->taken;
-    size_t room = queue_max == 0 ? SIZE_MAX : queue_max > out ? queue_max - out : 0;
-    uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + out + 1;
+    size_t room = queue_max == 0 ? SIZE_MAX : queue_max;
+    uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + 1;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_NAMED, &row, err, "iiti", seen->key, seen->now_ms, name, limit);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
-        if (given != NULL && dur__map_get_u64(&seen->lease->given, dur__sq_u64(row, 0)) != NULL) continue;
         if (room-- == 0) {
             *more = true;
             break;
         }
-        message_add(list, arena, row);
+        bool is_out = seen->lease != NULL && dur__map_get_u64(&seen->lease->given, dur__sq_u64(row, 0)) != NULL;
+        if (!is_out) message_add(list, arena, row);
     }
     dur__sq_end(&row);
     return code;
 }
 
-static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
+static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
                              uint32_t queue_max, bool *more, dur_error *err) {
-    char *name = dur__xstrdup("");
-    bool first = true;
-    int code = DUR_OK;
-    while (code == DUR_OK) {
+    const char *from = "";
+    for (;;) {
         sqlite3_stmt *row = NULL;
-        /* the next queue name; the first look takes the empty name too */
-        code = dur__sq_first(conn, first ? DUR__SQ_QUEUE_NAME_FIRST : DUR__SQ_QUEUE_NAMES, &row, err,
-                             first ? "i" : "it", seen->key, name);
-        first = false;
-        if (code != DUR_OK || row == NULL || dur__sq_is_null(row, 0)) {
-            dur__sq_end(&row);
-            break;
-        }
-        dur__free(name);
-        name = dur__xstrdup(dur__sq_text(row, 0));
+        int code = dur__sq_first(conn, DUR__SQ_QUEUE_NAME, &row, err, "it", seen->key, from);
+        const char *name = row != NULL ? dur__sq_dup(arena, row, 0) : NULL;
         dur__sq_end(&row);
+        if (code != DUR_OK || name == NULL) return code;
         code = messages_of_queue(conn, arena, list, seen, name, queue_max, more, err);
+        if (code != DUR_OK) return code;
+        from = dur_arena_format(arena, "%s\x01", name); /* see dur__sq_handler_after */
     }
-    dur__free(name);
-    return code;
 }
 
 enum { FEW = 8 };
@@ -168,14 +153,14 @@ enum { FEW = 8 };
  * Nearly always an instance has a handful of rows in the queue: then one look at all of them answers everything, also
  * how many are not due yet.  *done is false when there are more, or more of one queue than may be handed out.
  */
-static int messages_few(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen, uint32_t queue_max,
-                        bool *done, dur_error *err) {
+static int messages_few(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
+                        uint32_t queue_max, bool *done, dur_error *err) {
     sqlite3_stmt *row = NULL;
     size_t count = 0, named = 0;
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_FEW, &row, err, "ii", seen->key, (uint64_t)FEW + 1);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
         count++;
-        note_start(seen, arena, row);
+        note_start(seen, row);
         if (dur__sq_u64(row, DUE) > seen->now_ms) continue;
         message_add(list, arena, row);
         const dur_fetched_message *message = (dur_fetched_message *)(void *)list->data + list->count - 1;
@@ -191,24 +176,24 @@ static int messages_few(dur__sq_conn *conn, dur_arena *arena, rows *list, const 
 
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err) {
-    rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
-    bool all = queue_max == 0 && seen->lease == NULL, done = false;
+    bool done = false;
     int code = DUR_OK;
     if (seen->lease == NULL) code = messages_few(conn, arena, &list, seen, queue_max, &done, err);
     if (code == DUR_OK && !done)
-        code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
-                             seen->key, seen->now_ms, seen->id, seen->seen_now);
+        code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii", seen->key, seen->now_ms, seen->id,
+                             seen->seen_now);
     if (code == DUR_OK && !done) code = messages_add(&list, arena, row, err);
-    if (code == DUR_OK && !done && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
+    if (code == DUR_OK && !done) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
     if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
-    *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    *out = dur__sq_rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
 }
 
 int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behind *which, dur_fetched_message **out,
                         size_t *count, dur_error *err) {
-    rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     bool named = which->queue != NULL;
     int code =
@@ -216,7 +201,7 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
                       named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
                       which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
     if (code == DUR_OK) code = messages_add(&list, arena, row, err);
-    *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    *out = dur__sq_rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
 }
 
@@ -224,30 +209,17 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
 
 int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool merged, dur_key_value **out, size_t *count,
                     dur_error *err) {
-    rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, merged ? DUR__SQ_KV_ALL : DUR__SQ_KV_SNAPSHOT, &row, err, "i", key);
     while (code == DUR_OK && row != NULL) {
-        dur_key_value *value = rows_add(&list, sizeof(*value));
+        dur_key_value *value = dur__sq_rows_add(&list, sizeof(*value));
         value->key = dur__sq_dup(arena, row, 0);
         value->value = dur__sq_dup(arena, row, 1);
         value->last_updated_at_ms = dur__sq_u64(row, 2);
         code = dur__sq_next(&row, err);
     }
-    *out = rows_take(&list, arena, sizeof(dur_key_value), count);
-    return code;
-}
-
-/* Key and current execution of an instance, as a reader sees it; key 0: none. */
-static int instance_of(dur__sq_conn *conn, const char *instance, uint64_t *key, uint64_t *execution, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    *key = *execution = 0;
-    int code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) {
-        *key = dur__sq_u64(row, 0);
-        *execution = dur__sq_u64(row, 4);
-    }
-    dur__sq_end(&row);
+    *out = dur__sq_rows_take(&list, arena, sizeof(dur_key_value), count);
     return code;
 }
 
@@ -255,16 +227,14 @@ int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uin
                  size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    uint64_t key = 0, execution = 0;
+    uint64_t of[2] = { 0 }; /* key and current execution */
     *out = NULL;
     *count = 0;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
-    if (code == DUR_OK && key != 0)
-        code = dur__sq_read_history(conn, arena, instance, key, execution_id != 0 ? execution_id : execution, out,
-                                    count, err);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    int code = dur__sq_snapshot(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_INSTANCE_READ, of, 2, err, "t", instance);
+    if (code == DUR_OK && of[0] != 0)
+        code = dur__sq_read_history(conn, arena, instance, of[0], execution_id != 0 ? execution_id : of[1], out, count,
+                                    err);
     dur__sq_reader_done(file, conn);
     return code;
 }
@@ -276,11 +246,11 @@ int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *
     sqlite3_stmt *row = NULL;
     *changed = false;
     int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 11) > last_seen) {
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_READ, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 2) > last_seen) {
         *changed = true;
-        *status = dur__sq_dup(arena, row, 10);
-        *version = dur__sq_u64(row, 11);
+        *status = dur__sq_dup(arena, row, 3);
+        *version = dur__sq_u64(row, 2);
     }
     dur__sq_end(&row);
     dur__sq_reader_done(file, conn);
@@ -292,16 +262,11 @@ int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *insta
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    uint64_t key = 0, execution = 0;
     *value = NULL;
     int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KV_GET_DELTA, &row, err, "it", key, name);
-    if (code == DUR_OK && row == NULL) code = dur__sq_first(conn, DUR__SQ_KV_GET, &row, err, "it", key, name);
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KV_GET, &row, err, "tt", instance, name);
     if (code == DUR_OK && row != NULL) *value = dur__sq_dup(arena, row, 0);
     dur__sq_end(&row);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     return code;
 }
@@ -310,14 +275,12 @@ int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
                               size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    uint64_t key = 0, execution = 0;
+    uint64_t key = 0;
     *out = NULL;
     *count = 0;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
+    int code = dur__sq_snapshot(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_KEY_OF, &key, 1, err, "t", instance);
     if (code == DUR_OK && key != 0) code = dur__sq_read_kv(conn, arena, key, true, out, count, err);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     return code;
 }

@@ -6,19 +6,33 @@
 #ifndef DURITE_SQLITE_SQL_H
 #define DURITE_SQLITE_SQL_H
 
-#define DUR__SQ_INSTANCE_COLUMNS                                                                                       \
-    "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "                  \
-    "custom_status_version, owner, token, locked_until, acquisitions, pinned, birth"
+/* Of instance i, with what other tables know: the time of its last event, whether it has history though its row has no
+   name, and the start that waits (of those that are asked for it). */
+#define DUR__SQ_FIRST_START(of, what)                                                                                  \
+    ", CASE WHEN " of " THEN (SELECT " what " FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND "               \
+    "kind IN (0, 1) ORDER BY +q.id LIMIT 1) END"
+#define DUR__SQ_LIST_COLUMNS(starts_of)                                                                                \
+    "id, name, version, execution, status, parent, created, updated, suspended, custom_status, "                       \
+    "custom_status_version, owner, birth, output, (SELECT at FROM dur_history e WHERE e.key=i.key AND "                \
+    "e.execution=i.execution ORDER BY first_id DESC LIMIT 1), CASE WHEN name IS NULL THEN EXISTS("                     \
+    "SELECT 1 FROM dur_history e WHERE e.key=i.key) ELSE 0 END" DUR__SQ_FIRST_START(starts_of, "at")                   \
+        DUR__SQ_FIRST_START(starts_of, "json") DUR__SQ_FIRST_START(starts_of, "q.id")
 
 /* By id, from ?1 on; the index that leads there is chosen by what else is said.  Of the status of what is known only by
    a start, or only by other messages, nothing has been said: 0. */
-#define DUR__SQ_LIST_FROM(which)                                                                                       \
-    "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance i WHERE " which " AND id > ?1 AND "                         \
+#define DUR__SQ_LIST_FROM(columns, which)                                                                              \
+    "SELECT " columns " FROM dur_instance i WHERE " which " AND id > ?1 AND "                                          \
     "(?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND CASE WHEN name IS NOT NULL THEN "                              \
     "(?4 IS NULL OR name = ?4) AND (?6 = 0 OR parent IS NULL) AND (?7 = 0 OR created > ?7) AND "                       \
     "(?8 = 0 OR created < ?8) AND (?9 IS NULL OR parent = ?9) ELSE " DUR__SQ_START_MATCHES " END"
 #define DUR__SQ_OF_STATUS "(?2 = 0 OR status = ?2 OR (?2 = 1 AND status IN (0, 4)))"
-#define DUR__SQ_LIST_WHERE(which) DUR__SQ_LIST_FROM(which) " ORDER BY id LIMIT ?10"
+#define DUR__SQ_LIST_WHERE(which)                                                                                      \
+    DUR__SQ_LIST_FROM(DUR__SQ_LIST_COLUMNS("name IS NULL"), which) " ORDER BY id LIMIT ?10"
+
+/* Three walks by the index, side by side: IN would read them all and sort. */
+#define DUR__SQ_LIST_KEYS(is) DUR__SQ_LIST_FROM("key AS k, id AS n", "status = " is)
+#define DUR__SQ_RUNNING_KEYS                                                                                           \
+    DUR__SQ_LIST_KEYS("1") " UNION ALL " DUR__SQ_LIST_KEYS("0") " UNION ALL " DUR__SQ_LIST_KEYS("4")
 
 /* It is no more than a start that waits, and that is one of those: the first part of its handler is the name. */
 #define DUR__SQ_START_MATCHES                                                                                          \
@@ -52,6 +66,15 @@
     "" DUR__SQ_DOUBTS("dur_instance.key", "0", "0", "0") " ELSE 0 END, handler, crashes_alone, look"
 
 #define DUR__SQ_IS_READY "ready_at = 0 AND suspended IS NULL"
+
+/* A start, or a continue-as-new, waits for instance i: its next execution is still to come. */
+#define DUR__SQ_START_WAITS                                                                                            \
+    "EXISTS (SELECT 1 FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND q.kind IN (0, 1))"
+#define DUR__SQ_HAS_ENDED "CASE WHEN i.status IN (2, 3) THEN NOT " DUR__SQ_START_WAITS " ELSE 0 END"
+/* The tree of an instance, which is in it. */
+#define DUR__SQ_WITH_TREE                                                                                              \
+    "WITH RECURSIVE tree(key, id) AS (SELECT key, id FROM dur_instance WHERE key=?1 UNION SELECT i.key, i.id FROM "    \
+    "tree t JOIN dur_instance i ON i.parent IS NOT NULL AND i.parent=t.id) "
 
 /* Nothing runs any more: any node may clear up. */
 #define DUR__SQ_HANDLER_NOW "handler=CASE WHEN status IN (2, 3) THEN '' ELSE handler END"
@@ -99,25 +122,23 @@
     SQL(META_COUNT, "INSERT INTO dur_meta(name, value) VALUES(?1, 1) ON CONFLICT(name) DO UPDATE SET value=value+1")   \
     /* instances */                                                                                                    \
     SQL(KEY_OF, "SELECT key FROM dur_instance WHERE id=?1")                                                            \
-    SQL(INSTANCE_BY_KEY, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE key=?1")                         \
-    SQL(INSTANCE_BY_ID, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id=?1")                           \
-    SQL(INSTANCE_WHOLE, /* with what other tables know: last event, history of any execution, waiting start */         \
-        "SELECT " DUR__SQ_INSTANCE_COLUMNS ", output, "                                                                \
-        "(SELECT at FROM dur_history e WHERE e.key=i.key AND e.execution=i.execution ORDER BY first_id DESC LIMIT "    \
-        "1), "                                                                                                         \
-        "CASE WHEN name IS NULL THEN EXISTS(SELECT 1 FROM dur_history e WHERE e.key=i.key) ELSE 0 END, "               \
-        "(SELECT at FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id LIMIT "     \
-        "1), "                                                                                                         \
-        "(SELECT json FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id "         \
-        "LIMIT 1), "                                                                                                   \
-        "CASE WHEN status IN (2, 3) THEN '' ELSE handler END, token IS NULL AND NOT EXISTS "                           \
-        "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')), "                         \
-        "(SELECT q.id FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id "         \
-        "LIMIT 1), (SELECT w.handler || ' in session ' || w.session || ' of ' || s.owner FROM dur_worker w JOIN "      \
-        "dur_session s ON s.session=w.session WHERE w.key=i.key AND w.token IS NULL AND w.session IS NOT NULL AND "    \
-        "s.owner IS NOT NULL AND " DUR__SQ_HOLDER_HAS_NOT("s") " LIMIT 1) FROM dur_instance i WHERE id=?1")            \
+    SQL(INSTANCE_STATE, /* dur__sq_state.  It exists with a row of its own, history, or a start that waits */          \
+        "SELECT key, execution, CASE WHEN name IS NOT NULL THEN 1 WHEN " DUR__SQ_START_WAITS " THEN 1 ELSE "           \
+        "EXISTS (SELECT 1 FROM dur_history e WHERE e.key=i.key) END, " DUR__SQ_HAS_ENDED ", "                          \
+        "CASE WHEN status IN (0, 1) THEN 1 ELSE " DUR__SQ_START_WAITS " END FROM dur_instance i WHERE id=?1")          \
+    SQL(INSTANCE_LEASE, /* in the order of DUR__SQ_LEASE_ID … */                                                     \
+        "SELECT id, execution, status, suspended, owner, token, locked_until, acquisitions FROM dur_instance "         \
+        "WHERE key=?1")                                                                                                \
+    SQL(INSTANCE_READ, "SELECT key, execution, custom_status_version, custom_status FROM dur_instance WHERE id=?1")    \
+    SQL(INSTANCE_WHOLE, /* and what it needs to run, whether nobody has that, what its session waits for */            \
+        "SELECT " DUR__SQ_LIST_COLUMNS(                                                                                \
+            "1") ", CASE WHEN status IN (2, 3) THEN '' ELSE handler END, "                                             \
+                 "token IS NULL AND NOT EXISTS (SELECT 1 FROM dur_served s WHERE s.activity = 0 AND "                  \
+                 "s.handler IN (i.handler, '')), (SELECT w.handler || ' in session ' || w.session || ' of ' || "       \
+                 "s.owner FROM dur_worker w JOIN dur_session s ON s.session=w.session WHERE w.key=i.key AND "          \
+                 "w.token IS NULL AND w.session IS NOT NULL AND s.owner IS NOT NULL AND " DUR__SQ_HOLDER_HAS_NOT(      \
+                     "s") " LIMIT 1) FROM dur_instance i WHERE id=?1")                                                 \
     SQL(INSTANCE_BIRTH, "SELECT birth, suspended FROM dur_instance WHERE key=?1")                                      \
-    SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
     SQL(INSTANCE_START,                                                                                                \
         "INSERT INTO dur_instance(id, ready_at, ready_seq, handler) VALUES(?1, ?2, ?3, coalesce(?4, '')) "             \
         "ON CONFLICT(id) DO NOTHING")                                                                                  \
@@ -125,10 +146,6 @@
         "UPDATE dur_instance SET handler=coalesce((SELECT handler FROM dur_queue WHERE key=?1 AND qname IS NULL "      \
         "AND kind IN (0, 1) ORDER BY +id LIMIT 1), '') WHERE key=?1 AND name IS NULL "                                 \
         "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1)")                                                     \
-    SQL(INSTANCE_HANDLER, /* ?3: a continue-as-new; else a start, which says it only of what did not exist */          \
-        "UPDATE dur_instance SET handler=?2 WHERE key=?1 AND handler <> ?2 AND (?3 OR (name IS NULL "                  \
-        "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) "                                                     \
-        "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))))")                \
     SQL(INSTANCE_NEXT_KEY, "SELECT coalesce(max(key), 0) + 1 FROM dur_instance")                                       \
     SQL(INSTANCE_BORN,                                                                                                 \
         "INSERT INTO dur_instance(key, id, name, version, execution, status, created, updated, started, token, owner," \
@@ -158,12 +175,16 @@
         "SELECT look, acquisitions, status, (SELECT open FROM dur_history e WHERE e.key=i.key AND "                    \
         "e.execution=i.execution ORDER BY first_id DESC LIMIT 1) FROM dur_instance i WHERE key=?1")                    \
     SQL(INSTANCE_PLACE, "SELECT ready_seq FROM dur_instance WHERE key=?1 AND acquisitions > 0 AND ready_seq NOTNULL")  \
-    SQL(INSTANCE_BEGIN, /* a start for what did not exist: nothing was ever acquired in vain */                        \
-        "UPDATE dur_instance SET acquisitions=0, not_before=0 WHERE key=?1 AND acquisitions + not_before > 0 AND "     \
-        "token IS NULL AND name IS NULL "                                                                              \
-        "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) "                                                     \
-        "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))")                  \
-    SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3, " DUR__SQ_HANDLER_NOW " WHERE key=?1") \
+    SQL(INSTANCE_BEGIN, /* a continue-as-new (?3) says which handler it needs; so does a start for what did not */     \
+        "UPDATE dur_instance SET handler=?2, " /* exist, of which nothing was ever acquired in vain */                 \
+        "acquisitions=CASE WHEN ?3 OR token IS NOT NULL THEN acquisitions ELSE 0 END, "                                \
+        "not_before=CASE WHEN ?3 OR token IS NOT NULL THEN not_before ELSE 0 END WHERE key=?1 AND "                    \
+        "(handler <> ?2 OR acquisitions + not_before > 0) AND (?3 OR (name IS NULL AND "                               \
+        "NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) AND 1 = (SELECT count(*) FROM dur_queue "                 \
+        "WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))))")                                                        \
+    SQL(INSTANCE_SET_READY, /* at ?2, or when it may be fetched again; NULL: there is no reason */                     \
+        "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
+        "ready_seq=?3, " DUR__SQ_HANDLER_NOW " WHERE key=?1 RETURNING ready_at")                                       \
     SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                             \
     SQL(INSTANCE_LOCK, "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "    \
                        "crashes=crashes*(acquisitions>0), crashes_alone=crashes_alone*(acquisitions>0), "              \
@@ -186,8 +207,9 @@
         "ORDER BY ready_seq LIMIT ?1")                                                                                 \
     SQL(INSTANCE_HANDLERS, /* the first one from ?1 on that has something ready */                                     \
         "SELECT handler FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler >= ?1 ORDER BY handler LIMIT 1")      \
-    SQL(INSTANCE_OF_HANDLER, "SELECT id FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?1 "                \
-                             "ORDER BY ready_seq LIMIT ?2")                                                            \
+    SQL(INSTANCE_OF_HANDLER,                                                                                           \
+        "SELECT handler, id, 0, NULL, NULL, NULL FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?1 "       \
+        "ORDER BY ready_seq LIMIT ?2")                                                                                 \
     SQL(INSTANCE_ANY_READY, "SELECT 1 FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL LIMIT 1")             \
     SQL(INSTANCE_PROMOTE, "UPDATE dur_instance SET ready_at=0 WHERE ready_at > 0 AND ready_at <= ?1")                  \
     SQL(INSTANCE_EXPIRED, "SELECT key FROM dur_instance WHERE locked_until IS NOT NULL AND locked_until <= ?1")        \
@@ -195,8 +217,12 @@
     SQL(INSTANCE_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_instance WHERE locked_until IS NOT NULL")             \
     SQL(INSTANCE_OF_OWNER, "SELECT key FROM dur_instance WHERE owner IS NOT NULL AND owner=?1")                        \
     SQL(INSTANCE_DELETE, "DELETE FROM dur_instance WHERE key=?1 RETURNING started IS NOT NULL")                        \
-    SQL(CHILDREN, "SELECT id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")                    \
+    SQL(CHILDREN, "SELECT key, id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")               \
+    SQL(TREE, DUR__SQ_WITH_TREE "SELECT key FROM tree")                                                                \
+    SQL(TREE_LIVES, /* some of it has not ended */                                                                     \
+        DUR__SQ_WITH_TREE "SELECT 1 FROM tree JOIN dur_instance i USING(key) WHERE NOT " DUR__SQ_HAS_ENDED " LIMIT 1") \
     /* executions */                                                                                                   \
+    SQL(EXECUTION, "SELECT execution FROM dur_instance WHERE key=?1")                                                  \
     SQL(EXECUTION_KEEP, /* the current one, before another begins */                                                   \
         "INSERT INTO dur_past_execution(key, execution, status, output, started, completed, pinned) "                  \
         "SELECT key, execution, max(status, 1), output, started, completed, pinned FROM dur_instance "                 \
@@ -209,7 +235,6 @@
         "ON CONFLICT DO UPDATE SET pinned=?4 WHERE ?4 IS NOT NULL")                                                    \
     SQL(EXECUTION_STATUS,                                                                                              \
         "UPDATE dur_past_execution SET status=?3, output=?4, completed=?5 WHERE key=?1 AND execution=?2")              \
-    SQL(EXECUTION_OUTPUT, "SELECT output FROM dur_instance WHERE key=?1")                                              \
     SQL(EXECUTION_LIST,                                                                                                \
         "SELECT execution, status, output, started, completed, (SELECT sum(count) FROM dur_history e WHERE "           \
         "e.key=x.key AND e.execution=x.execution) FROM " DUR__SQ_EXECUTIONS " x ORDER BY execution")                   \
@@ -238,29 +263,21 @@
     SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \
         "DELETE FROM dur_queue WHERE key=?1 AND qname IS NULL AND id <= ?2 AND due <= ?3")                             \
     SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                        \
+    SQL(QUEUE_DELETE_QUEUES, "DELETE FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2")                 \
     SQL(QUEUE_DELETE_OWN, /* not calls of others, nor what clients have put into queues */                             \
         "DELETE FROM dur_queue WHERE key=?1 AND kind <> 0 AND qname IS NULL")                                          \
     SQL(QUEUE_DELETE_FRONT, /* of an instance that has not begun: what stands in front of the next start */            \
         "DELETE FROM dur_queue AS q WHERE key=?1 AND kind <> 0 AND NOT EXISTS (SELECT 1 FROM dur_history WHERE "       \
         "key=?1) "                                                                                                     \
         "AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE s.key=?1 AND s.kind=0 AND (s.ord, s.id) < (q.ord, q.id))")    \
-    SQL(QUEUE_ANEW, /* what a commit leaves that ends the lease: its attempts begin anew */                            \
-        "UPDATE dur_queue SET token=NULL, attempts=0 WHERE key=?1 AND token IS NOT NULL AND "                          \
-        "token=(SELECT token FROM dur_instance WHERE key=?1)")                                                         \
     SQL(QUEUE_DELETE_TIMER, "DELETE FROM dur_queue WHERE activity > 0 AND key=?1 AND execution=?2 AND activity=?3")    \
-    SQL(QUEUE_TAG, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE key=?1 AND due <= ?3")                    \
     SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                               \
-    SQL(QUEUE_UNTAG, "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")        \
     SQL(QUEUE_READ_FEW, "SELECT " DUR__SQ_MESSAGE_COLUMNS ", due FROM dur_queue WHERE key=?1 LIMIT ?2")                \
-    SQL(QUEUE_UNCOUNT, "UPDATE dur_queue SET attempts=max(attempts-1, 0) WHERE key=?1 AND token IS NOT NULL "          \
-                       "AND token=(SELECT token FROM dur_instance WHERE key=?1)")                                      \
-    SQL(QUEUE_READ_ALL, /* sorted by the caller: a sorter costs more than the rest */                                  \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (+id > ?3 OR +due > ?4)")    \
     SQL(QUEUE_READ_PLAIN,                                                                                              \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname IS NULL AND due <= ?2 "              \
         "AND (+id > ?3 OR +due > ?4) ORDER BY ord, id")                                                                \
-    SQL(QUEUE_NAME_FIRST, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                       \
-    SQL(QUEUE_NAMES, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname > ?2")                                   \
+    SQL(QUEUE_NAME, /* the first one from ?2 on */                                                                     \
+        "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname >= ?2")                                               \
     SQL(QUEUE_READ_NAMED, "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?3 AND due <= ?2 " \
                           "ORDER BY ord, id LIMIT ?4")                                                                 \
     SQL(QUEUE_BEHIND, "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 "                  \
@@ -270,24 +287,23 @@
         "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                                          \
     SQL(QUEUE_REASON, "SELECT due FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                            \
     SQL(QUEUE_START, /* the one that came first; + keeps SQLite from a walk over all ids */                            \
-        "SELECT due, at, json, id FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "                   \
+        "SELECT id, at, due FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "                         \
         "ORDER BY +id LIMIT 1")                                                                                        \
     SQL(QUEUE_CALLS, /* starts behind an instance that has begun, or behind the one that it is */                      \
         "SELECT i.id, q.due, q.json, q.handler, q.parent FROM dur_instance i JOIN dur_queue q ON q.key=i.key WHERE "   \
         "i.key=?1 AND q.kind=0 "                                                                                       \
         "ORDER BY +q.id LIMIT -1 OFFSET NOT EXISTS (SELECT 1 FROM dur_history e WHERE e.key=?1)")                      \
-    SQL(QUEUE_ORPHAN,                                                                                                  \
-        "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2 ORDER BY ord, id LIMIT 1")    \
     SQL(QUEUE_ORPHAN_NEXT, "SELECT min(due) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
-    SQL(QUEUE_GET, "SELECT json FROM dur_queue WHERE id=?1 AND key=?2")                                                \
+    SQL(QUEUE_GET, "SELECT 1 FROM dur_queue WHERE id=?1 AND key=?2")                                                   \
     SQL(QUEUE_CANCEL, "SELECT 1 FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind=10 LIMIT 1")                    \
     SQL(QUEUE_SINCE, "SELECT id, key FROM dur_queue WHERE id > ?1 ORDER BY id")                                        \
     SQL(QUEUE_BECAME_DUE, "SELECT key FROM dur_queue WHERE due > 0 AND due > ?1 AND due <= ?2")                        \
     SQL(QUEUE_NEXT_DUE, "SELECT min(due) FROM dur_queue WHERE due > 0 AND due > ?1")                                   \
     SQL(QUEUE_MAX_ID, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name='dur_queue'), 0)")                  \
     SQL(QUEUE_COUNT_NAMED, "SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
-    SQL(QUEUE_CLEAR, "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "           \
-                     "WHERE key=?1 AND token=?2")                                                                      \
+    SQL(QUEUE_CLEAR, /* what was tagged with ?2, or with the token of its instance: ?3 attempts less; ?4: it stays */  \
+        "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "                        \
+        "WHERE key=?1 AND token=coalesce(?2, (SELECT token FROM dur_instance WHERE key=?1))")                          \
     SQL(QUEUE_CLEAR_ONE, /* by id: a backlog in its queues is not looked through */                                    \
         "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "                        \
         "WHERE id=?5 AND key=?1 AND token=?2")                                                                         \
@@ -299,22 +315,19 @@
     /* the worker queue */                                                                                             \
     SQL(WORK_ADD, "INSERT INTO dur_worker(key, execution, activity, seq, token, owner, attempts, session, tag, json, " \
                   "handler) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, coalesce(?11, ''))")                       \
-    SQL(WORK_CONSUME, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 AND token=?5 "  \
-                      "AND (locked_until IS NULL OR locked_until > ?6)")                                               \
-    SQL(WORK_CONSUME_ANY, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4 "         \
-                          "AND (locked_until IS NULL OR locked_until > ?5)")                                           \
+    SQL(WORK_CONSUME,                                                                                                  \
+        "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND (?4 = 0 OR seq=?4) AND token=?5 "    \
+        "AND (locked_until IS NULL OR locked_until > ?6)")                                                             \
     SQL(WORK_OF_EXECUTION, "SELECT activity FROM dur_worker WHERE key=?1 AND execution=?2")                            \
     SQL(WORK_LOST, "UPDATE dur_worker SET attempts=1, crashes=?5 WHERE key=?1 AND execution=?2 AND activity=?3 "       \
                    "AND seq=?4")                                                                                       \
     SQL(WORK_DELETE, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                \
     SQL(WORK_CANCEL, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3")                           \
     SQL(WORK_DELETE_KEY, "DELETE FROM dur_worker WHERE key=?1")                                                        \
-    SQL(WORK_GET,                                                                                                      \
-        "SELECT token, locked_until, session, json FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 "     \
-        "AND seq=?4")                                                                                                  \
-    SQL(WORK_SESSION_OF, "SELECT session FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")  \
+    SQL(WORK_GET, /* by its number, or by the token that locks it */                                                   \
+        "SELECT token, locked_until, seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND "           \
+        "CASE WHEN ?4 = 0 THEN token=?5 ELSE seq=?4 END")                                                              \
     SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                          \
-    SQL(WORK_BY_REF, "SELECT seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")          \
     SQL(WORK_READ, "SELECT w.attempts, w.json, i.id, w.crashes, CASE WHEN w.crashes_alone > 0 THEN w.crashes_alone - " \
                    "" DUR__SQ_DOUBTS("w.key", "w.execution", "w.activity",                                             \
                                      "w.seq") " ELSE 0 END FROM dur_worker w "                                         \
@@ -336,14 +349,14 @@
                        "WHERE token IS NULL AND crashes >= 2 AND visible_at = 0 ORDER BY crashes_alone, seq")          \
     SQL(WORK_HANDLERS, "SELECT handler FROM dur_worker WHERE token IS NULL AND visible_at = 0 AND handler >= ?1 "      \
                        "ORDER BY handler LIMIT 1")                                                                     \
-    SQL(WORK_OF_HANDLER, "SELECT i.id FROM dur_worker w JOIN dur_instance i USING(key) WHERE w.token IS NULL "         \
-                         "AND w.visible_at = 0 AND w.handler = ?1 ORDER BY w.seq LIMIT ?2")                            \
+    SQL(WORK_OF_HANDLER,                                                                                               \
+        "SELECT w.handler, i.id, 0, NULL, NULL, NULL FROM dur_worker w JOIN dur_instance i USING(key) WHERE w.token "  \
+        "IS NULL AND w.visible_at = 0 AND w.handler = ?1 ORDER BY w.seq LIMIT ?2")                                     \
     SQL(WORK_NEXT_VISIBLE, "SELECT min(visible_at) FROM dur_worker WHERE visible_at > 0")                              \
     SQL(WORK_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_worker WHERE locked_until IS NOT NULL")                   \
     SQL(WORK_OF_OWNER, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, crashes=crashes+?2, "         \
                        "crashes_alone=crashes_alone+(?2 AND runs_alone), attempts=max(attempts-?3, 0) "                \
                        "WHERE token IS NOT NULL AND owner=?1")                                                         \
-    SQL(WORK_ID_OF, "SELECT id FROM dur_instance WHERE key=?1")                                                        \
     /* crashes that may be in doubt; ?1: the owner that died */                                                        \
     SQL(CRASH_ANEW, /* what is counted for the first time since it has shown that it can end */                        \
         "DELETE FROM dur_crash WHERE (alone OR NOT for_good) AND CASE WHEN seq > 0 THEN EXISTS (SELECT 1 FROM "        \
@@ -378,7 +391,9 @@
     SQL(SESSION_CLAIM,                                                                                                 \
         "INSERT INTO dur_session(session, node, owner, locked_until, lock_ms, active) VALUES(?1, ?2, ?3, ?4, ?5, ?6) " \
         "ON CONFLICT(session) DO UPDATE SET node=?2, owner=?3, locked_until=?4, lock_ms=?5, active=?6")                \
-    SQL(SESSION_TOUCH, "UPDATE dur_session SET active=?2 WHERE session=?1")                                            \
+    SQL(SESSION_TOUCH, /* that of a worker row, by its number or the token that locks it */                            \
+        "UPDATE dur_session SET active=?6 WHERE session=(SELECT session FROM dur_worker WHERE key=?1 AND "             \
+        "execution=?2 AND activity=?3 AND (?4 = 0 OR seq=?4) AND token=?5)")                                           \
     SQL(SESSION_RENEW, "UPDATE dur_session SET locked_until=?2 WHERE node=?1 AND ?3 - active < ?4 "                    \
                        "AND (owner IS NOT NULL OR locked_until > ?3)")                                                 \
     SQL(SESSION_ORPHANS, /* under a live owner nothing expires: there it has ended when it is idle for so long */      \
@@ -407,35 +422,41 @@
     SQL(KV_ALL, "SELECT name, value, at FROM dur_kv_delta WHERE key=?1 AND value IS NOT NULL UNION ALL "               \
                 "SELECT name, value, at FROM dur_kv s WHERE key=?1 AND NOT EXISTS (SELECT 1 FROM dur_kv_delta d "      \
                 "WHERE d.key=s.key AND d.name=s.name) ORDER BY 1")                                                     \
-    SQL(KV_GET_DELTA, "SELECT value FROM dur_kv_delta WHERE key=?1 AND name=?2")                                       \
-    SQL(KV_GET, "SELECT value FROM dur_kv WHERE key=?1 AND name=?2")                                                   \
+    SQL(KV_GET, "SELECT CASE WHEN d.key IS NULL THEN s.value ELSE d.value END FROM dur_instance i LEFT JOIN "          \
+                "dur_kv_delta d ON d.key=i.key AND d.name=?2 LEFT JOIN dur_kv s ON s.key=i.key AND s.name=?2 "         \
+                "WHERE i.id=?1")                                                                                       \
     /* owners */                                                                                                       \
     SQL(OWNER_ADD, "INSERT OR REPLACE INTO dur_owner(id, boot, timeout_ms, at) VALUES(?1, ?2, ?3, ?4)")                \
-    SQL(OWNER_GET, "SELECT boot, timeout_ms FROM dur_owner WHERE id=?1")                                               \
-    SQL(OWNER_LIST, "SELECT id, boot, timeout_ms FROM dur_owner")                                                      \
+    SQL(OWNER_HAS, "SELECT 1 FROM dur_owner WHERE id=?1")                                                              \
+    SQL(OWNER_LIST, "SELECT id FROM dur_owner")                                                                        \
     SQL(OWNER_DELETE, "DELETE FROM dur_owner WHERE id=?1")                                                             \
     SQL(SERVED_ADD, "INSERT OR IGNORE INTO dur_served(activity, handler, owner) VALUES(?1, ?2, ?3)")                   \
     SQL(SERVED_DELETE, "DELETE FROM dur_served WHERE owner=?1")                                                        \
     SQL(SERVED, "SELECT 1 FROM dur_served WHERE activity=?1 AND handler IN (?2, '') LIMIT 1")                          \
-    SQL(CANCELS_OF, "SELECT i.handler, i.id, q.ord, q.json FROM dur_instance i JOIN dur_queue q ON q.key = i.key "     \
-                    "WHERE i.id = ?1 AND q.kind = 10 AND q.due <= ?2 LIMIT 64")                                        \
+    SQL(CANCELS_OF,                                                                                                    \
+        "SELECT i.handler, i.id, q.ord, q.json, NULL, NULL FROM dur_instance i JOIN dur_queue q ON q.key = i.key "     \
+        "WHERE i.id = ?1 AND q.kind = 10 AND q.due <= ?2 LIMIT 64")                                                    \
     SQL(UNSERVED_CANCELS,                                                                                              \
-        "SELECT i.handler, i.id, q.ord, q.json FROM dur_queue q CROSS JOIN dur_instance i ON i.key = q.key "           \
-        "WHERE q.kind = 10 AND q.due <= ?1 AND i.ready_at = 0 AND i.suspended IS NULL AND i.handler <> '' "            \
-        "AND NOT EXISTS (SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')) LIMIT 64")  \
+        "SELECT i.handler, i.id, q.ord, q.json, NULL, NULL FROM dur_queue q CROSS JOIN dur_instance i ON "             \
+        "i.key = q.key WHERE q.kind = 10 AND q.due <= ?1 AND i.ready_at = 0 AND i.suspended IS NULL AND "              \
+        "i.handler <> '' AND NOT EXISTS (SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN "            \
+        "(i.handler, '')) LIMIT 64")                                                                                   \
     SQL(UNSERVED_SESSIONS, /* the holder has it not, somebody has */                                                   \
-        "SELECT w.handler, i.id, w.session, s.owner FROM (SELECT key, handler, session FROM dur_worker WHERE token "   \
-        "IS "                                                                                                          \
-        "NULL AND session IS NOT NULL AND visible_at = 0 ORDER BY seq LIMIT 256) w JOIN dur_session s ON "             \
-        "s.session=w.session JOIN dur_instance i ON i.key=w.key WHERE s.owner IS NOT NULL "                            \
-        "AND " DUR__SQ_HOLDER_HAS_NOT(                                                                                 \
-            "s") " AND EXISTS (SELECT 1 FROM dur_served v WHERE v.activity = 1 AND v.handler IN "                      \
-                 "(w.handler, '')) LIMIT 64")                                                                          \
+        "SELECT w.handler, i.id, 0, NULL, w.session, s.owner FROM (SELECT key, handler, session FROM "                 \
+        "dur_worker WHERE token IS NULL AND session IS NOT NULL AND visible_at = 0 ORDER BY seq LIMIT 256) w "         \
+        "JOIN dur_session s ON s.session=w.session JOIN dur_instance i ON i.key=w.key "                                \
+        "WHERE s.owner IS NOT NULL AND " DUR__SQ_HOLDER_HAS_NOT(                                                       \
+            "s") " AND EXISTS (SELECT 1 FROM dur_served v WHERE v.activity = 1 AND "                                   \
+                 "v.handler IN (w.handler, '')) LIMIT 64")                                                             \
     /* dead letters */                                                                                                 \
-    SQL(DEAD_ADD, "INSERT INTO dur_dead_letter(instance, reason, at, json) VALUES(?1, ?2, ?3, ?4)")                    \
-    SQL(DEAD_DELETED, /* what waits in the queues of an instance that is being deleted */                              \
+    SQL(DEAD_QUEUES, /* what waits in the queues of an instance, due up to ?4 */                                       \
         "INSERT INTO dur_dead_letter(instance, reason, at, json) SELECT i.id, ?2, ?3, q.json FROM dur_instance i "     \
-        "JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.qname IS NOT NULL ORDER BY q.ord, q.id")                 \
+        "JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.qname IS NOT NULL AND q.due <= ?4 ORDER BY q.ord, q.id") \
+    SQL(DEAD_MESSAGE, "INSERT INTO dur_dead_letter(instance, reason, at, json) SELECT i.id, ?3, ?4, q.json FROM "      \
+                      "dur_queue q JOIN dur_instance i USING(key) WHERE q.id=?1 AND q.key=?2")                         \
+    SQL(DEAD_WORK, "INSERT INTO dur_dead_letter(instance, reason, at, json) SELECT i.id, ?5, ?6, w.json FROM "         \
+                   "dur_worker w LEFT JOIN dur_instance i USING(key) WHERE w.key=?1 AND w.execution=?2 AND "           \
+                   "w.activity=?3 AND w.seq=?4")                                                                       \
     SQL(DEAD_FRONT, /* as QUEUE_DELETE_FRONT */                                                                        \
         "INSERT INTO dur_dead_letter(instance, reason, at, json) SELECT i.id, ?2, ?3, q.json FROM dur_instance i "     \
         "JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.qname IS NOT NULL AND NOT EXISTS (SELECT 1 "             \
@@ -446,9 +467,9 @@
     /* administration */                                                                                               \
     SQL(LIST, DUR__SQ_LIST_WHERE(DUR__SQ_OF_STATUS " AND (?3 = 0 OR suspended IS NOT NULL)"))                          \
     SQL(LIST_STATUS, DUR__SQ_LIST_WHERE("status = ?2 AND (?3 = 0 OR suspended IS NOT NULL)"))                          \
-    SQL(LIST_RUNNING, /* three walks by the index, side by side: IN would read them all and sort */                    \
-        DUR__SQ_LIST_FROM("status = 1") " UNION ALL " DUR__SQ_LIST_FROM("status = 0") " UNION ALL " DUR__SQ_LIST_FROM( \
-            "status = 4") " ORDER BY id LIMIT ?10")                                                                    \
+    SQL(LIST_RUNNING,                                                                                                  \
+        "SELECT " DUR__SQ_LIST_COLUMNS("name IS NULL") " FROM (" DUR__SQ_RUNNING_KEYS " ORDER BY n LIMIT ?10) "        \
+                                                       "CROSS JOIN dur_instance i ON i.key=k ORDER BY n")              \
     SQL(LIST_SUSPENDED, DUR__SQ_LIST_WHERE("suspended IS NOT NULL AND ?3 AND " DUR__SQ_OF_STATUS))                     \
     SQL(LIST_CHILDREN,                                                                                                 \
         DUR__SQ_LIST_WHERE("key IN (SELECT key FROM dur_instance WHERE parent IS NOT NULL AND "                        \
@@ -470,11 +491,13 @@
                             "AND (i.locked_until IS NULL OR i.locked_until > ?2)")                                     \
     SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL OR locked_until <= ?2")                       \
     SQL(COUNT_DEAD, "SELECT count(*) FROM dur_dead_letter")                                                            \
-    SQL(BULK_ROOTS, "SELECT id, completed, key FROM dur_instance INDEXED BY dur_instance_ended WHERE"                  \
+    SQL(BULK_ROOTS, "SELECT key, completed FROM dur_instance INDEXED BY dur_instance_ended WHERE"                      \
                     " parent IS NULL AND status IN (2, 3) AND name IS NOT NULL AND started IS NOT NULL"                \
                     " AND (completed, key) > (?1, ?2) AND completed < ?3 ORDER BY completed, key LIMIT ?4")            \
-    SQL(BULK_ALL, "SELECT id FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                   \
-    SQL(ENDED, "SELECT parent, completed FROM dur_instance WHERE key=?1 AND name IS NOT NULL")                         \
+    SQL(BULK_ALL, "SELECT key FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                  \
+    SQL(ENDED_BEFORE, /* ?2: a time, or 0 for any; ?3: only a root */                                                  \
+        "SELECT 1 FROM dur_instance WHERE key=?1 AND name IS NOT NULL AND (?2 = 0 OR (completed <> 0 AND "             \
+        "completed < ?2)) AND (NOT ?3 OR parent IS NULL)")                                                             \
     SQL(STATS_KV, "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM "            \
                   "dur_kv_delta WHERE key=?1 "                                                                         \
                   "AND value IS NOT NULL UNION ALL SELECT value FROM dur_kv s WHERE key=?1 AND NOT EXISTS "            \

@@ -20,62 +20,27 @@ void dur__sq_conn_close(dur__sq_conn *conn) {
     conn->db = NULL;
 }
 
-/* The name of an extended code, where people would look it up. */
+/* Extended codes, by the names where people would look them up. */
+/* clang-format off */
+#define CODES(CODE)                                                                                                    \
+    CODE(IOERR_READ) CODE(IOERR_SHORT_READ) CODE(IOERR_WRITE) CODE(IOERR_FSYNC) CODE(IOERR_DIR_FSYNC)                  \
+    CODE(IOERR_TRUNCATE) CODE(IOERR_FSTAT) CODE(IOERR_UNLOCK) CODE(IOERR_RDLOCK) CODE(IOERR_DELETE)                    \
+    CODE(IOERR_NOMEM) CODE(IOERR_ACCESS) CODE(IOERR_LOCK) CODE(IOERR_CLOSE) CODE(IOERR_SHMOPEN) CODE(IOERR_SHMSIZE)    \
+    CODE(IOERR_SHMLOCK) CODE(IOERR_SHMMAP) CODE(IOERR_SEEK) CODE(IOERR_DELETE_NOENT) CODE(IOERR_MMAP)                  \
+    CODE(IOERR_VNODE) CODE(IOERR_CORRUPTFS) CODE(IOERR_DATA) CODE(CORRUPT_VTAB) CODE(CORRUPT_SEQUENCE)                 \
+    CODE(CORRUPT_INDEX) CODE(READONLY_RECOVERY) CODE(READONLY_CANTLOCK) CODE(READONLY_ROLLBACK)                        \
+    CODE(READONLY_DBMOVED) CODE(READONLY_CANTINIT) CODE(READONLY_DIRECTORY) CODE(CANTOPEN_ISDIR)                       \
+    CODE(CANTOPEN_FULLPATH) CODE(CANTOPEN_SYMLINK) CODE(IOERR) CODE(CORRUPT) CODE(READONLY) CODE(CANTOPEN)             \
+    CODE(PERM) CODE(AUTH) CODE(INTERRUPT) CODE(PROTOCOL) CODE(SCHEMA) CODE(MISUSE) CODE(ERROR) CODE(INTERNAL)
+/* clang-format on */
+
 static const char *extended_name(int code) {
-#define NAME_(code)                                                                                                    \
-    { code, #code }
+#define CODE_(name) { SQLITE_##name, "SQLITE_" #name },
     static const struct {
         int code;
         const char *name;
-    } names[] = { NAME_(SQLITE_IOERR_READ),
-                  NAME_(SQLITE_IOERR_SHORT_READ),
-                  NAME_(SQLITE_IOERR_WRITE),
-                  NAME_(SQLITE_IOERR_FSYNC),
-                  NAME_(SQLITE_IOERR_DIR_FSYNC),
-                  NAME_(SQLITE_IOERR_TRUNCATE),
-                  NAME_(SQLITE_IOERR_FSTAT),
-                  NAME_(SQLITE_IOERR_UNLOCK),
-                  NAME_(SQLITE_IOERR_RDLOCK),
-                  NAME_(SQLITE_IOERR_DELETE),
-                  NAME_(SQLITE_IOERR_NOMEM),
-                  NAME_(SQLITE_IOERR_ACCESS),
-                  NAME_(SQLITE_IOERR_LOCK),
-                  NAME_(SQLITE_IOERR_CLOSE),
-                  NAME_(SQLITE_IOERR_SHMOPEN),
-                  NAME_(SQLITE_IOERR_SHMSIZE),
-                  NAME_(SQLITE_IOERR_SHMLOCK),
-                  NAME_(SQLITE_IOERR_SHMMAP),
-                  NAME_(SQLITE_IOERR_SEEK),
-                  NAME_(SQLITE_IOERR_DELETE_NOENT),
-                  NAME_(SQLITE_IOERR_MMAP),
-                  NAME_(SQLITE_IOERR_VNODE),
-                  NAME_(SQLITE_IOERR_CORRUPTFS),
-                  NAME_(SQLITE_IOERR_DATA),
-                  NAME_(SQLITE_CORRUPT_VTAB),
-                  NAME_(SQLITE_CORRUPT_SEQUENCE),
-                  NAME_(SQLITE_CORRUPT_INDEX),
-                  NAME_(SQLITE_READONLY_RECOVERY),
-                  NAME_(SQLITE_READONLY_CANTLOCK),
-                  NAME_(SQLITE_READONLY_ROLLBACK),
-                  NAME_(SQLITE_READONLY_DBMOVED),
-                  NAME_(SQLITE_READONLY_CANTINIT),
-                  NAME_(SQLITE_READONLY_DIRECTORY),
-                  NAME_(SQLITE_CANTOPEN_ISDIR),
-                  NAME_(SQLITE_CANTOPEN_FULLPATH),
-                  NAME_(SQLITE_CANTOPEN_SYMLINK),
-                  NAME_(SQLITE_IOERR),
-                  NAME_(SQLITE_CORRUPT),
-                  NAME_(SQLITE_READONLY),
-                  NAME_(SQLITE_CANTOPEN),
-                  NAME_(SQLITE_PERM),
-                  NAME_(SQLITE_AUTH),
-                  NAME_(SQLITE_INTERRUPT),
-                  NAME_(SQLITE_PROTOCOL),
-                  NAME_(SQLITE_SCHEMA),
-                  NAME_(SQLITE_MISUSE),
-                  NAME_(SQLITE_ERROR),
-                  NAME_(SQLITE_INTERNAL) };
-#undef NAME_
+    } names[] = { CODES(CODE_) };
+#undef CODE_
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i].code == code) return names[i].name;
     return "an extended code of SQLite";
@@ -172,31 +137,58 @@ static int failed(dur_error *err, sqlite3_stmt *stmt) {
     return code;
 }
 
-int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...) {
-    sqlite3_stmt *stmt = NULL;
-    int code = prepare(conn, sql, &stmt, err);
-    if (code != DUR_OK) return code;
-    va_list args;
-    va_start(args, format);
-    bind_all(stmt, format, args);
-    va_end(args);
-    int result = sqlite3_step(stmt);
-    if (result != SQLITE_DONE && result != SQLITE_ROW) return failed(err, stmt);
-    sqlite3_reset(stmt);
-    return DUR_OK;
-}
-
-int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...) {
+/* At its first row; NULL: there is none. */
+static int begin(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format,
+                 va_list args) {
     *out = NULL;
     sqlite3_stmt *stmt = NULL;
     int code = prepare(conn, sql, &stmt, err);
     if (code != DUR_OK) return code;
-    va_list args;
-    va_start(args, format);
     bind_all(stmt, format, args);
-    va_end(args);
     *out = stmt;
     return dur__sq_next(out, err);
+}
+
+int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, out, err, format, args);
+    va_end(args);
+    return code;
+}
+
+int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...) {
+    sqlite3_stmt *row = NULL;
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, &row, err, format, args);
+    va_end(args);
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_has(dur__sq_conn *conn, dur__sq_sql sql, bool *out, dur_error *err, const char *format, ...) {
+    sqlite3_stmt *row = NULL;
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, &row, err, format, args);
+    va_end(args);
+    *out = row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_get(dur__sq_conn *conn, dur__sq_sql sql, uint64_t *out, int count, dur_error *err, const char *format,
+                ...) {
+    sqlite3_stmt *row = NULL;
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, &row, err, format, args);
+    va_end(args);
+    for (int i = 0; i < count; i++)
+        out[i] = row != NULL ? dur__sq_u64(row, i) : 0;
+    dur__sq_end(&row);
+    return code;
 }
 
 int dur__sq_next(sqlite3_stmt **stmt, dur_error *err) {

@@ -9,7 +9,6 @@
 #include "base/assert.h"
 #include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include "provider/to_nobody.h"
 #include <stdlib.h>
 
@@ -25,11 +24,10 @@ static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (turn->store_key != 0)
         self->key = turn->store_key;
     else if (self->facts.take_over) {
-        bool exists = false, ended = false;
-        int code = dur__sq_key(txn, turn->instance, false, &self->key, &self->op.err);
-        if (code == DUR_OK && self->key != 0)
-            code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &self->op.err);
-        return code != DUR_OK || exists ? code : dur__sq_refuse(self, DUR__TURN_EXISTS, "instance not found");
+        dur__sq_state state;
+        int code = dur__sq_state_of(txn, turn->instance, &state, &self->op.err);
+        self->key = state.key;
+        return code != DUR_OK || state.exists ? code : dur__sq_refuse(self, DUR__TURN_EXISTS, "instance not found");
     } else
         self->key = dur__sq_token_key(turn->lock_token, 'k');
     return DUR_OK;
@@ -38,20 +36,21 @@ static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* The row as it is in the store: for turns of nobody's lane, and after somebody else has written. */
 static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &self->op.err, "i", self->key);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LEASE, &row, &self->op.err, "i", self->key);
     if (code != DUR_OK) return code;
     if (row == NULL) {
         return compare ? dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: no such instance") : DUR_OK;
     }
-    const char *token = dur__sq_text(row, 13);
+    const char *token = dur__sq_text(row, DUR__SQ_LEASE_TOKEN);
     bool ours = token != NULL && self->turn->lock_token != NULL && strcmp(token, self->turn->lock_token) == 0;
-    bool expired = !dur__sq_is_null(row, 14) && dur__sq_u64(row, 14) <= txn->boot_ms;
-    bool other = self->turn->instance != NULL && !dur__str_eq(self->turn->instance, dur__sq_text(row, 1));
+    bool expired = !dur__sq_is_null(row, DUR__SQ_LEASE_UNTIL) && dur__sq_u64(row, DUR__SQ_LEASE_UNTIL) <= txn->boot_ms;
+    bool other =
+        self->turn->instance != NULL && !dur__str_eq(self->turn->instance, dur__sq_text(row, DUR__SQ_LEASE_ID));
     self->was_leased = token != NULL;
-    self->current = dur__sq_u64(row, 4);
-    self->counted = dur__sq_u64(row, 15) > 0;
+    self->current = dur__sq_u64(row, DUR__SQ_LEASE_EXECUTION);
+    self->counted = dur__sq_u64(row, DUR__SQ_LEASE_ACQUISITIONS) > 0;
     dur__free(self->instance);
-    self->instance = dur__xstrdup(dur__sq_text(row, 1));
+    self->instance = dur__xstrdup(dur__sq_text(row, DUR__SQ_LEASE_ID));
     dur__sq_end(&row);
     if (compare && (!ours || other)) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
     if (compare && expired) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: the lock has expired");
@@ -59,11 +58,9 @@ static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
 }
 
 static int uncancelled_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
-    sqlite3_stmt *row = NULL;
+    bool cancelled = false;
     if (!self->turn->if_uncancelled) return DUR_OK;
-    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_CANCEL, &row, &self->op.err, "i", self->key);
-    bool cancelled = row != NULL;
-    dur__sq_end(&row);
+    int code = dur__sq_has(txn->conn, DUR__SQ_QUEUE_CANCEL, &cancelled, &self->op.err, "i", self->key);
     if (code != DUR_OK || !cancelled) return code;
     return dur__sq_refuse(self, DUR__TURN_UNCANCELLED, "somebody has asked the instance to end");
 }
@@ -85,12 +82,9 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
         lease->queued = DUR__SQ_NOT_COUNTED;
         lease->has_execution = lease->has_execution && lease->execution == self->current;
         lease->execution = self->current;
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &self->op.err, "ii", lease->key, lease->execution);
-        lease->last_event = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
-        dur__sq_end(&row);
         self->lease = lease;
-        return code;
+        return dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &lease->last_event, 1, &self->op.err, "ii", lease->key,
+                           lease->execution);
     }
     if (!dur__str_eq(lease->token, turn->lock_token))
         return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
@@ -107,12 +101,9 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (self->lease != NULL && self->lease->execution == turn->execution_id)
         last = self->lease->last_event;
     else if (self->lease == NULL || self->lease->execution != 0) {
-        sqlite3_stmt *row = NULL;
         int code =
-            dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &self->op.err, "ii", self->key, turn->execution_id);
+            dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &last, 1, &self->op.err, "ii", self->key, turn->execution_id);
         if (code != DUR_OK) return code;
-        if (row != NULL) last = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
     }
     if (last == turn->expected_last) return DUR_OK;
     self->fault = dur__turn_fault_of(DUR__TURN_LAST_EVENT);
@@ -132,40 +123,30 @@ static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (turn->if_suspended != NULL)
         same &= row != NULL && !dur__sq_is_null(row, 1) && dur__str_eq(dur__sq_text(row, 1), turn->if_suspended);
     dur__sq_end(&row);
-    for (size_t i = 0; code == DUR_OK && same && turn->consume_listed && i < turn->consumed_count; i++) {
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_GET, &row, &self->op.err, "ii", turn->consumed[i], self->key);
-        same = row != NULL;
-        dur__sq_end(&row);
-    }
+    for (size_t i = 0; code == DUR_OK && same && turn->consume_listed && i < turn->consumed_count; i++)
+        code = dur__sq_has(txn->conn, DUR__SQ_QUEUE_GET, &same, &self->op.err, "ii", turn->consumed[i], self->key);
     if (code != DUR_OK || same) return code;
     return dur__sq_refuse(self, DUR__TURN_MEANT, "the instance is another one, or has begun");
 }
 
 int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, err, "i", key);
-    uint64_t stored = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
+    uint64_t stored = 0;
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_BIRTH, &stored, 1, err, "i", key);
     *yes = stored == birth;
     if (code != DUR_OK || stored != 0) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
-    *yes = code == DUR_OK && row != NULL;
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, yes, err, "i", key);
 }
 
 /* A child is born only while its parent is there: deleting that finds the child's row, or the child finds nobody. */
 static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const char *parent = self->turn->metadata.parent_instance_id;
-    bool exists = false, ended = false;
-    uint64_t key = 0;
+    dur__sq_state state;
     if (!self->facts.compares_parent) return DUR_OK;
-    int code = dur__sq_key(txn, parent, false, &key, &self->op.err);
-    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
-    if (code == DUR_OK && exists && self->turn->metadata.parent_birth != 0)
-        code = dur__sq_is_meant(txn, key, self->turn->metadata.parent_birth, &exists, &self->op.err);
-    if (code != DUR_OK || exists) return code;
+    int code = dur__sq_state_of(txn, parent, &state, &self->op.err);
+    if (code == DUR_OK && state.exists && self->turn->metadata.parent_birth != 0)
+        code = dur__sq_is_meant(txn, state.key, self->turn->metadata.parent_birth, &state.exists, &self->op.err);
+    if (code != DUR_OK || state.exists) return code;
     self->fault = dur__turn_fault_of(DUR__TURN_PARENT);
     return dur_error_set(&self->op.err, dur__turn_code_of(DUR__TURN_PARENT), false, "sqlite.commit",
                          "the parent \"%s\" not found", parent);
@@ -189,22 +170,11 @@ static int work_consume(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_worke
     uint64_t key = 0;
     int code = ref_key(self, txn, claim->ref.instance, false, &key);
     if (code != DUR_OK) return code;
-    sqlite3_stmt *row = NULL; /* a session is active when one of its items ends */
-    if (txn->file->sessions_used) {
-        code = dur__sq_first(txn->conn, DUR__SQ_WORK_SESSION_OF, &row, &self->op.err, "iiit", key,
-                             claim->ref.execution_id, claim->ref.activity_id, claim->lock_token);
-        if (code != DUR_OK) return code;
-        if (row != NULL && !dur__sq_is_null(row, 0))
-            code = dur__sq_touch_session(txn, dur__sq_text(row, 0), &self->op.err);
-        dur__sq_end(&row);
-        if (code != DUR_OK) return code;
-    }
-    if (claim->ref.row_id != 0)
-        code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME, &self->op.err, "iiiiti", key, claim->ref.execution_id,
-                           claim->ref.activity_id, claim->ref.row_id, claim->lock_token, txn->boot_ms);
-    else
-        code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME_ANY, &self->op.err, "iiiti", key, claim->ref.execution_id,
-                           claim->ref.activity_id, claim->lock_token, txn->boot_ms);
+    code = dur__sq_touch_session(txn, key, claim->ref.execution_id, claim->ref.activity_id, claim->ref.row_id,
+                                 claim->lock_token, &self->op.err);
+    if (code != DUR_OK) return code;
+    code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME, &self->op.err, "iiiiti", key, claim->ref.execution_id,
+                       claim->ref.activity_id, claim->ref.row_id, claim->lock_token, txn->boot_ms);
     *gone = code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0;
     return code;
 }
@@ -251,7 +221,7 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, self->turn->lock_token);
     if (code != DUR_OK || lease == NULL) return code;
     lease->queued = DUR__SQ_NOT_COUNTED;
-    if (self->facts.keeps) dur__sq_lease_take_all(txn, lease);
+    if (self->facts.keeps && lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
     code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_SEEN, &self->op.err, "iii", self->key, lease->seen_id,
                        lease->seen_now);
     for (size_t at = 0; code == DUR_OK && (entry = dur__map_next(&lease->given, &at)) != NULL;)
@@ -294,7 +264,8 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         (facts->clears_counts || facts->uncounts) && (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
         code = messages_clear(self, txn);
     if (code == DUR_OK && self->was_leased && facts->take_over)
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "itii", self->key, (const char *)NULL,
+                           (uint64_t)UINT32_MAX, (uint64_t)0); /* what it leaves begins anew */
     if (code == DUR_OK && facts->never_was) {
         code = dur__sq_run(txn->conn, DUR__SQ_DEAD_FRONT, &self->op.err, "iti", self->key, DUR__NEVER_STARTED,
                            txn->now_ms);
@@ -461,14 +432,11 @@ static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* An execution has ended: its writes become the snapshot of the next. */
 static int execution_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_error *err = &self->op.err;
-    sqlite3_stmt *row = NULL;
     uint64_t execution = self->turn->execution_id;
+    bool any = false;
     int code = DUR_OK;
     if (self->lease == NULL || !self->lease->no_values || self->values)
-        code = dur__sq_first(txn->conn, DUR__SQ_KV_DELTA_ANY, &row, err, "i", self->key);
-    if (code != DUR_OK) return code;
-    bool any = row != NULL;
-    dur__sq_end(&row);
+        code = dur__sq_has(txn->conn, DUR__SQ_KV_DELTA_ANY, &any, err, "i", self->key);
     if (any) code = dur__sq_run(txn->conn, DUR__SQ_KV_MERGE, err, "i", self->key);
     if (any && code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_KV_MERGE_DROP, err, "i", self->key);
     if (any && code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_KV_DELTA_EMPTY, err, "i", self->key);
@@ -524,10 +492,10 @@ static int message_write(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_mess
     const char *own = self->lease != NULL ? self->lease->instance : self->instance;
     uint64_t key = dur__str_eq(item->instance, own) ? self->key : 0;
     if (key == 0 && dur__needs_receiver(item->kind)) {
-        bool exists = false, ended;
-        int code = dur__sq_key(txn, item->instance, false, &key, &self->op.err);
-        if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
-        if (code != DUR_OK || !exists) return code;
+        dur__sq_state state;
+        int code = dur__sq_state_of(txn, item->instance, &state, &self->op.err);
+        if (code != DUR_OK || !state.exists) return code;
+        key = state.key;
     }
     return dur__sq_enqueue(txn, item, 0, key, &self->op.err);
 }
@@ -566,17 +534,8 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 
 /* Nobody held it: what was no reason to fetch it before is none now, unless it is gone. */
 static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
-    bool any;
-    uint64_t due;
-    sqlite3_stmt *row = NULL;
     if (!self->turn->remove_work && !self->facts.resumes) return DUR_OK; /* what was seen is a reason again */
-    int code = dur__sq_reason(txn, self->key, 0, 0, &any, &due, &self->op.err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, &self->op.err, "i", self->key);
-    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) != DUR__SQ_LOOK_NONE) any = true, due = 0;
-    dur__sq_end(&row);
-    if (code == DUR_OK) code = dur__sq_set_ready(txn, self->key, any, due, &self->op.err);
-    if (code == DUR_OK && any) dur__sq_ready(txn->file); /* or when it is due, as whoever looks finds out */
-    return code;
+    return dur__sq_ready_anew(txn, self->key, &self->op.err);
 }
 
 static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
@@ -589,8 +548,7 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &self->op.err, "iti", self->key, turn->suspended,
                            txn->now_ms);
     }
-    self->kept = facts->keeps;
-    if (code != DUR_OK || self->kept || self->released) return code;
+    if (code != DUR_OK || facts->keeps || self->released) return code;
     if (facts->take_over && !self->was_leased) return taken_unleased(self, txn);
     dur__sq_release_how how = { .by_holder = !facts->take_over,
                                 .seen_id = seen_id(self),
@@ -617,18 +575,13 @@ static int lease_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* Before the turn says that somebody has looked. */
 static int look_read(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
-    sqlite3_stmt *row = NULL;
-    int code = DUR_OK;
     bool any = false;
     for (size_t i = 0; i < turn->worker_item_count && !any; i++)
         any = turn->worker_items[i].recovered;
     self->look = DUR__SQ_LOOK_NONE;
     if (!any) return DUR_OK;
     uint64_t key = turn->store_key != 0 ? turn->store_key : dur__sq_token_key(turn->lock_token, 'k');
-    code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, &self->op.err, "i", key);
-    if (code == DUR_OK && row != NULL) self->look = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, &self->look, 1, &self->op.err, "i", key);
 }
 
 static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -637,7 +590,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->fault = DUR_TURN_STORE;
     self->lease = NULL;
     self->messages_gone = 0;
-    self->kept = self->visible_change = self->released = self->values = false;
+    self->visible_change = self->released = self->values = false;
     bool born = self->facts.born;
     int code = look_read(self, txn);
     if (code == DUR_OK) code = born ? dur__sq_born(self, txn) : lease_write(self, txn);
@@ -647,7 +600,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK) code = work_write(self, txn);
     if (code == DUR_OK) code = lease_end(self, txn);
     /* One that lets go with nothing recorded may have taken the start that was all there was of the instance. */
-    bool forgets = turn->event_count == 0 && self->messages_gone > 0 && !self->kept;
+    bool forgets = turn->event_count == 0 && self->messages_gone > 0 && !self->facts.keeps;
     if (turn->metadata.status != DUR_STATUS_NONE || forgets) self->visible_change = true;
     return code;
 }
@@ -655,17 +608,11 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
 /* A lease that was acquired outside of lanes and is kept by a round belongs to that lane from now on. */
 static dur__sq_lease *lease_adopt(dur__sq_turn_op *self, dur__sq_file *file) {
     if (self->lane == NULL || self->instance == NULL) return NULL;
-    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
-    lease->key = self->key;
-    lease->instance = dur__xstrdup(self->instance);
-    lease->token = dur__xstrdup(self->turn->lock_token);
-    lease->lane = self->lane;
+    dur__sq_lease *lease = dur__sq_lease_new(self->lane, self->key, self->instance, self->turn->lock_token, NULL, NULL);
     lease->execution = self->current;
-    lease->queued = DUR__SQ_NOT_COUNTED;
     lease->seen_id = self->turn->seen_id;
     lease->seen_now = self->turn->seen_now_ms;
-    dur__list_push(&self->lane->leases, &lease->lane_link);
-    dur__map_put_u64(&file->leases, lease->key, lease);
+    dur__sq_lease_enter(lease);
     dur__sq_lease_dirty(file, lease->key); /* nobody was told of what has come so far */
     return lease;                          /* epoch 0: the first turn compares it with the store */
 }
@@ -682,16 +629,17 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_born_done(self, file);
         return;
     }
-    if (self->kept && lease != NULL && !turn->consume_listed)
-        dur__sq_lease_taken_all(lease);
-    else if (self->kept && lease != NULL)
+    if (self->facts.keeps && lease != NULL && !turn->consume_listed) {
+        dur__map_free(&lease->given);
+        lease->tagged_count = 0;
+    } else if (self->facts.keeps && lease != NULL)
         for (size_t i = 0; i < turn->consumed_count; i++)
             dur__sq_lease_taken(lease, turn->consumed[i]);
     if (lease != NULL && lease->queued != DUR__SQ_NOT_COUNTED) lease->queued -= self->messages_gone;
-    if (lease != NULL && self->kept && lease->tagged_count > 0) tagged_left(lease, turn, true);
+    if (lease != NULL && self->facts.keeps && lease->tagged_count > 0) tagged_left(lease, turn, true);
     if (self->facts.take_over)
         dur__sq_lease_drop(file, self->key, true);
-    else if (!self->kept)
+    else if (!self->facts.keeps)
         dur__sq_lease_drop(file, self->key, false);
     else if (lease == NULL)
         lease_adopt(self, file);
@@ -732,7 +680,7 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
     dur_turn_commit *turn = self->turn;
     turn->error = self->op.err;
     turn->fault = self->op.err.code == DUR_OK ? DUR_TURN_FINE : self->op.undone ? DUR_TURN_STORE : self->fault;
-    turn->lease_kept = turn->fault == DUR_TURN_FINE && self->kept;
+    turn->lease_kept = turn->fault == DUR_TURN_FINE && self->facts.keeps;
     if (turn->fault == DUR_TURN_WORK_LOST) turn->lost_work_count = self->lost_count;
     if (turn->fault == DUR_TURN_WORK_LOST && self->arena != NULL) {
         size_t bytes = self->lost_count * sizeof(*self->lost);

@@ -164,7 +164,7 @@ static int check_delay(uint64_t delay_ms, const char *op, dur_error *err) {
 int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_args *args, dur_error *err) {
     static const char op[] = "sqlite.start";
     dur__sq_file *file = NULL;
-    dur__sq_delete_list deleted = { NULL, 0, 0 };
+    dur__sq_keys deleted = { NULL, 0, 0 };
     bool existed = false;
     int code = taking_part(store, db, &file, op, err);
     if (code != DUR_OK || file == NULL) return code;
@@ -190,7 +190,7 @@ int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_ar
     code = dur_message_row_from_work(&message, arena, &item, err);
     if (code == DUR_OK) code = dur__store_check_message(err, op, &message);
     if (code == DUR_OK) code = dur__sq_start(&txn, &message, policy, args->delay_ms, &existed, &deleted, err);
-    dur__free(deleted.keys);
+    dur__free(deleted.list);
     dur_arena_free(arena);
     return code;
 }

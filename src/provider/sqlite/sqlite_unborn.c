@@ -7,7 +7,6 @@
  * other.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include "provider/start_item.h"
 #include <stdlib.h>
 
@@ -117,13 +116,9 @@ void dur__sq_unborn_back_all(dur__sq_lane *lane) {
 
 /* One that no instance has: a token has it in it, so it must be known before the row is. */
 static int next_key(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
-    sqlite3_stmt *row = NULL;
     int code = DUR_OK;
-    if (txn->file->next_key == 0) {
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_NEXT_KEY, &row, err, "");
-        if (code == DUR_OK) txn->file->next_key = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
-    }
+    if (txn->file->next_key == 0)
+        code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_NEXT_KEY, &txn->file->next_key, 1, err, "");
     *out = txn->file->next_key;
     return code;
 }
@@ -181,14 +176,11 @@ void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
     dur_turn_commit *turn = self->turn;
     turn->store_key = self->key;
     turn->lock_token = self->token;
-    if (!self->kept) return;
-    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
-    lease->key = self->key;
-    lease->instance = dur__xstrdup(turn->instance);
-    lease->token = dur__xstrdup(self->token);
-    lease->name = dur__xstrdup(turn->metadata.orchestration_name);
-    lease->version = dur__xstrdup(turn->metadata.orchestration_version);
-    lease->lane = self->lane;
+    if (!self->facts.keeps) return;
+    const dur_execution_metadata *meta = &turn->metadata;
+    dur__sq_lease *lease = dur__sq_lease_new(self->lane, self->key, turn->instance, self->token,
+                                             meta->orchestration_name, meta->orchestration_version);
+    lease->queued = 0;
     lease->execution = turn->execution_id;
     lease->last_event = self->last_event;
     lease->has_execution = lease->untimed = true;
@@ -196,8 +188,7 @@ void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
     lease->epoch = file->epoch;
     lease->seen_id = self->born_max_id;
     lease->seen_now = self->born_now_ms;
-    dur__list_push(&self->lane->leases, &lease->lane_link);
-    dur__map_put_u64(&file->leases, lease->key, lease);
+    dur__sq_lease_enter(lease);
     if (!file->born_mail) return;
     dur__sq_lease_dirty(file, lease->key);
     atomic_store(&self->lane->signalled, true);

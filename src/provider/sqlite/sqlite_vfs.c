@@ -18,14 +18,12 @@
 enum {
     KEPT_MAX = 112 * 1024, /* SQLite's unix layer takes a write of a multiple of 128 KiB for a full disk */
     GROW_BYTES = DUR__SQ_WAL_GROWS,
-    ZEROS = 64 * 1024,
-    LAYERS_MAX = 8
+    ZEROS = 64 * 1024
 };
 
 typedef struct layer {
     sqlite3_vfs vfs;
     sqlite3_vfs *below;
-    char name[32];
 } layer;
 
 typedef struct wal_file {
@@ -213,15 +211,13 @@ static int layer_last_error(sqlite3_vfs *vfs, int size, char *out) {
     return below_of(vfs)->xGetLastError(below_of(vfs), size, out);
 }
 
-static layer *layers[LAYERS_MAX];
-static dur__mutex layers_lock = DUR__MUTEX_INIT;
-
-static layer *layer_make(sqlite3_vfs *below, int number) {
+/* Registered, as SQLite has it, until the process ends. */
+static void layer_make(sqlite3_vfs *below, const char *name) {
     layer *made = dur__xcalloc(1, sizeof(*made));
     made->vfs = (sqlite3_vfs){ .iVersion = 1,
                                .szOsFile = below->szOsFile + (int)sizeof(wal_file),
                                .mxPathname = below->mxPathname,
-                               .zName = made->name,
+                               .zName = dur__xstrdup(name),
                                .xOpen = layer_open,
                                .xDelete = layer_delete,
                                .xAccess = layer_access,
@@ -235,10 +231,7 @@ static layer *layer_make(sqlite3_vfs *below, int number) {
                                .xCurrentTime = layer_time,
                                .xGetLastError = layer_last_error };
     made->below = below;
-    snprintf(made->name, sizeof made->name, "durite-%d", number);
-    if (sqlite3_vfs_register(&made->vfs, 0) == SQLITE_OK) return made;
-    dur__free(made);
-    return NULL;
+    (void)sqlite3_vfs_register(&made->vfs, 0); /* or it is not found, and not used */
 }
 
 void dur__sq_vfs_drop(sqlite3 *db) {
@@ -247,17 +240,16 @@ void dur__sq_vfs_drop(sqlite3 *db) {
     if (file->pMethods == &wal_methods) wal_of(file)->used = 0;
 }
 
-/* NULL means the default, without the layer: also where there are too many defaults, or no memory. */
+/* NULL means the default, without the layer: also where another default has its name, or there is no memory. */
 const char *dur__sq_vfs_name(bool synced) {
+    static dur__mutex lock = DUR__MUTEX_INIT;
     sqlite3_vfs *below = sqlite3_vfs_find(NULL);
-    const char *name = NULL;
     if (!synced || below == NULL) return NULL;
-    dur__mutex_lock(&layers_lock);
-    for (int i = 0; i < LAYERS_MAX && name == NULL; i++) {
-        if (layers[i] == NULL) layers[i] = layer_make(below, i);
-        if (layers[i] == NULL) break;
-        if (layers[i]->below == below) name = layers[i]->name;
-    }
-    dur__mutex_unlock(&layers_lock);
-    return name;
+    char *name = dur__sq_beside("durite-", below->zName);
+    dur__mutex_lock(&lock);
+    if (sqlite3_vfs_find(name) == NULL) layer_make(below, name);
+    sqlite3_vfs *found = sqlite3_vfs_find(name);
+    dur__mutex_unlock(&lock);
+    dur__free(name);
+    return found != NULL && found->xOpen == layer_open && below_of(found) == below ? found->zName : NULL;
 }

@@ -6,7 +6,6 @@
  * they sleep; where there is none, one of the waiters does and tells the others.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -49,10 +48,15 @@ static void echo_pass(dur__sq_file *file) {
 /* After a commit: other processes may have stopped looking for one that took so long. */
 void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us) {
     if (file->path == NULL || commit_us < SLOW_COMMIT_US) return;
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s-wal", file->path);
-    (void)utimensat(AT_FDCWD, dur__buf_str(&path), NULL, 0); /* without opening it: closing would drop SQLite's locks */
-    dur__buf_free(&path);
+    char *path = dur__sq_beside(file->path, "-wal");
+    (void)utimensat(AT_FDCWD, path, NULL, 0); /* without opening it: closing would drop SQLite's locks */
+    dur__free(path);
+}
+
+static void wal_watch(dur__sq_file *file) {
+    char *path = dur__sq_beside(file->path, "-wal");
+    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, path, IN_MODIFY | IN_ATTRIB);
+    dur__free(path);
 }
 
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
@@ -61,15 +65,10 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
     file->peers.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (file->peers.inotify < 0)
         return dur_error_set(err, DUR_ELIMIT, false, "sqlite.open", "no inotify instance: %s", strerror(errno));
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s-wal", file->path);
-    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
-    dur__buf_free(&path);
-    char *folder = dur__xstrdup(file->path);
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL) slash[slash == folder] = '\0';
-    file->peers.dir_watch = inotify_add_watch(file->peers.inotify, slash != NULL ? folder : ".",
-                                              IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
+    wal_watch(file);
+    char *folder = dur__sq_folder(file);
+    file->peers.dir_watch =
+        inotify_add_watch(file->peers.inotify, folder, IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
     dur__free(folder);
     atomic_store(&file->peers.wal_moved, true);
     atomic_store(&file->peers.owners_moved, true);
@@ -77,25 +76,18 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
 }
 
 void dur__sq_wake_close(dur__sq_file *file) {
-    while (file->desk.spare_waker_count > 0)
-        dur_waker_free(file->desk.spare_wakers[--file->desk.spare_waker_count]);
     if (file->peers.inotify >= 0) close(file->peers.inotify);
     file->peers.inotify = -1;
 }
 
 static void folder_event(dur__sq_file *file, const char *name) {
-    const char *base = strrchr(file->path, '/');
-    base = base != NULL ? base + 1 : file->path;
+    const char *base = strrchr(file->path, '/') + 1;
     size_t size = strlen(base);
     if (strncmp(name, base, size) != 0) return;
     if (strncmp(name + size, ".owner-", 7) == 0) atomic_store(&file->peers.owners_moved, true);
     if (strcmp(name + size, "-wal") != 0) return;
     wal_written(file);
-    if (file->peers.wal_watch >= 0) return;
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s-wal", file->path);
-    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
-    dur__buf_free(&path);
+    if (file->peers.wal_watch < 0) wal_watch(file);
 }
 
 void dur__sq_wake_drain(dur__sq_file *file) {
@@ -127,8 +119,8 @@ void dur__sq_wake_drain(dur__sq_file *file) {
 static bool waiter_meant(const dur__sq_file *file, const dur__sq_waiter *waiter) {
     if (waiter->instance == NULL) return file->news.ready || file->news.work || file->news.due;
     if (file->news.all) return true;
-    for (size_t i = 0; i < file->news.count; i++)
-        if (strcmp(file->news.changed[i], waiter->instance) == 0) return true;
+    for (size_t i = 0; i < file->news.changed.count; i++)
+        if (strcmp(file->news.changed.list[i], waiter->instance) == 0) return true;
     return false;
 }
 
@@ -154,16 +146,16 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
         atomic_store(&lane->signalled, true);
         if (lane != self) dur_waker_wake(lane->waker);
     }
-    if (atomic_load(&file->desk.waiter_count) > 0 && (all || file->news.count > 0 || file->news.all))
+    if (atomic_load(&file->desk.waiter_count) > 0 && (all || file->news.changed.count > 0 || file->news.all))
         DUR__LIST_EACH(&file->desk.waiters, at) {
             dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
             if (waiter_meant(file, waiter)) dur_waker_wake(waiter->waker);
         }
     dur__mutex_unlock(&file->desk.lock);
     file->news.ready = file->news.work = file->news.due = file->news.all = false;
-    for (size_t i = 0; i < file->news.count; i++)
-        dur__free(file->news.changed[i]);
-    file->news.count = 0;
+    for (size_t i = 0; i < file->news.changed.count; i++)
+        dur__free(file->news.changed.list[i]);
+    file->news.changed.count = 0;
 }
 
 void dur__sq_signal_all(dur__sq_file *file) {
@@ -227,7 +219,8 @@ uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most) {
     return most;
 }
 
-bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
+/* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
+static bool sleep_on(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
     dur__mutex_lock(&file->desk.lock);
     bool watch = watches(file);
     dur__mutex_unlock(&file->desk.lock);
@@ -248,12 +241,9 @@ bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
     return woken;
 }
 
-int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
+static int waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
     memset(waiter, 0, sizeof *waiter);
-    dur__mutex_lock(&file->desk.lock);
-    if (file->desk.spare_waker_count > 0) waiter->waker = file->desk.spare_wakers[--file->desk.spare_waker_count];
-    dur__mutex_unlock(&file->desk.lock);
-    if (waiter->waker == NULL) waiter->waker = dur_waker_new();
+    waiter->waker = dur_waker_new();
     if (waiter->waker == NULL)
         return dur_error_set(err, DUR_ELIMIT, true, "sqlite.wait", "no descriptor: %s", strerror(errno));
     waiter->instance = dur__xstrdup(instance);
@@ -264,16 +254,29 @@ int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *
     return DUR_OK;
 }
 
-void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
+static void waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
     dur__mutex_lock(&file->desk.lock);
     dur__list_unlink(&waiter->link);
     atomic_fetch_sub(&file->desk.waiter_count, 1);
-    (void)dur_waker_sleep_end(waiter->waker); /* a wake that came too late is not the next one's */
-    bool keep = file->desk.spare_waker_count < DUR__SQ_SPARE_WAKERS;
-    if (keep) file->desk.spare_wakers[file->desk.spare_waker_count++] = waiter->waker;
     dur__mutex_unlock(&file->desk.lock);
-    if (!keep) dur_waker_free(waiter->waker);
+    dur_waker_free(waiter->waker);
     dur__free(waiter->instance);
+}
+
+int dur__sq_poll(dur__sq_store *store, dur__sq_op *op, const size_t *count, uint64_t poll_ms, dur_error *err) {
+    dur__sq_waiter waiter;
+    bool waits = store->long_poll && poll_ms > 0;
+    uint64_t until = dur__monotonic_us() / 1000 + poll_ms;
+    int code = waits ? waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
+    if (code != DUR_OK) return code;
+    for (;;) {
+        code = dur__sq_submit(store->file, op, err);
+        uint64_t now = dur__monotonic_us() / 1000;
+        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
+        sleep_on(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
+    }
+    if (waits) waiter_close(store->file, &waiter);
+    return code;
 }
 
 /* ---- watches of clients ---- */
@@ -288,7 +291,7 @@ int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out
     sq_watch *watch = dur__xcalloc(1, sizeof(*watch));
     watch->base.store = self;
     watch->file = dur__sq_file_of(self);
-    int code = dur__sq_waiter_open(watch->file, &watch->waiter, instance, err);
+    int code = waiter_open(watch->file, &watch->waiter, instance, err);
     if (code != DUR_OK)
         dur__free(watch);
     else
@@ -301,7 +304,7 @@ int dur__sq_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     uint64_t now = dur__monotonic_us() / 1000;
     uint64_t end = timeout_ms > DUR_NEVER - now ? DUR_NEVER : now + timeout_ms;
     while (now < end || timeout_ms == 0) {
-        if (dur__sq_sleep(watch->file, watch->waiter.waker, end - now)) return DUR_OK;
+        if (sleep_on(watch->file, watch->waiter.waker, end - now)) return DUR_OK;
         now = dur__monotonic_us() / 1000;
         if (timeout_ms == 0) break;
     }
@@ -314,6 +317,6 @@ void dur__sq_watch_wake(dur_watch *base) {
 
 void dur__sq_watch_close(dur_watch *base) {
     sq_watch *watch = (sq_watch *)(void *)base;
-    dur__sq_waiter_close(watch->file, &watch->waiter);
+    waiter_close(watch->file, &watch->waiter);
     dur__free(watch);
 }

@@ -6,7 +6,6 @@
  * carries the row's key; one chosen by the caller is found by the reference that comes with it.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include "provider/tags.h"
 #include <stdlib.h>
 
@@ -29,16 +28,21 @@ int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message_row *i
 
 /* ---- sessions ---- */
 
+/* Is it, or could it be, that node's? */
+static int session_admits(dur__sq_txn *txn, const char *session, const char *node, bool *admits, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_GET, &row, err, "t", session);
+    *admits = code == DUR_OK && (row == NULL || dur__str_eq(dur__sq_text(row, 0), node) ||
+                                 (dur__sq_is_null(row, 1) && dur__sq_u64(row, 2) <= txn->boot_ms));
+    dur__sq_end(&row);
+    return code;
+}
+
 int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
                           bool *claimed, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_GET, &row, err, "t", session);
-    if (code != DUR_OK) return code;
-    *claimed = row == NULL || dur__str_eq(dur__sq_text(row, 0), node) ||
-               (dur__sq_is_null(row, 1) && dur__sq_u64(row, 2) <= txn->boot_ms);
-    dur__sq_end(&row);
-    if (!*claimed) return DUR_OK;
+    int code = session_admits(txn, session, node, claimed, err);
+    if (code != DUR_OK || !*claimed) return code;
     txn->file->times.stale = true;
     txn->file->sessions_used = true;
     if (owner == NULL) dur__sq_expires_at(txn->file, dur__sq_after(txn->boot_ms, lock_ms));
@@ -46,9 +50,12 @@ int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *nod
                        dur__sq_after(txn->boot_ms, lock_ms), lock_ms, txn->boot_ms);
 }
 
-int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err) {
+int dur__sq_touch_session(dur__sq_txn *txn, uint64_t key, uint64_t execution, uint64_t activity, uint64_t seq,
+                          const char *token, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    return dur__sq_run(txn->conn, DUR__SQ_SESSION_TOUCH, err, "ti", session, txn->boot_ms);
+    if (!txn->file->sessions_used) return DUR_OK;
+    return dur__sq_run(txn->conn, DUR__SQ_SESSION_TOUCH, err, "iiiiti", key, execution, activity, seq, token,
+                       txn->boot_ms);
 }
 
 typedef struct session_op {
@@ -104,19 +111,6 @@ int dur__sq_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint
 
 /* ---- fetch ---- */
 
-/* Whether the session is, or could be, the caller's.  It is claimed when a row of it is locked. */
-static int session_admits(dur__sq_txn *txn, const dur_work_fetch *how, const char *session, bool *admits,
-                          dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    *admits = session == NULL;
-    if (session == NULL || how->session_owner == NULL) return DUR_OK;
-    int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_GET, &row, err, "t", session);
-    *admits = code == DUR_OK && (row == NULL || dur__str_eq(dur__sq_text(row, 0), how->session_owner) ||
-                                 (dur__sq_is_null(row, 1) && dur__sq_u64(row, 2) <= txn->boot_ms));
-    dur__sq_end(&row);
-    return code;
-}
-
 static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id) {
     dur_error *err = &self->op.err;
     const dur_work_fetch *how = self->how;
@@ -164,10 +158,12 @@ static int compare_choices(const void *a, const void *b) {
 /* What this row is, if the caller may have it. */
 static int work_consider(dur__sq_work_op *self, dur__sq_txn *txn, sqlite3_stmt *row, work_choice *out, size_t *count) {
     const dur_work_fetch *how = self->how;
-    bool admits = false;
+    const char *session = dur__sq_text(row, 4); /* it is claimed when the row is locked */
+    bool admits = session == NULL;
     int code = DUR_OK;
-    if (dur__tag_admitted(&how->tags, dur__sq_text(row, 5)))
-        code = session_admits(txn, how, dur__sq_text(row, 4), &admits, &self->op.err);
+    if (!dur__tag_admitted(&how->tags, dur__sq_text(row, 5))) return DUR_OK;
+    if (session != NULL && how->session_owner != NULL)
+        code = session_admits(txn, session, how->session_owner, &admits, &self->op.err);
     if (code == DUR_OK && admits)
         out[(*count)++] =
             (work_choice){ { dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) },
@@ -268,22 +264,11 @@ void dur__sq_work_op_init(dur__sq_work_op *self, const dur_work_fetch *how, dur_
 static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                       size_t max, size_t *count, dur_error *err) {
     dur__sq_work_op op;
-    dur__sq_waiter waiter;
     *count = 0;
     if (how->tags.mode == DUR_TAGS_NONE) return DUR_OK;
-    bool waits = store->long_poll && how->poll_ms > 0;
-    uint64_t until = dur__monotonic_us() / 1000 + how->poll_ms;
-    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
-    if (code != DUR_OK) return code;
-    for (;;) {
-        dur__sq_work_op_init(&op, how, arena, out, max);
-        code = dur__sq_submit(store->file, &op.op, err);
-        *count = code == DUR_OK ? op.count : 0;
-        uint64_t now = dur__monotonic_us() / 1000;
-        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
-        dur__sq_sleep(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
-    }
-    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    dur__sq_work_op_init(&op, how, arena, out, max);
+    int code = dur__sq_poll(store, &op.op, &op.count, how->poll_ms, err);
+    *count = code == DUR_OK ? op.count : 0;
     return code;
 }
 
@@ -325,70 +310,46 @@ static int lost(dur_error *err, const char *why) {
     return dur_error_set(err, DUR_ELEASE, false, "sqlite.work", "Invalid lock token: %s", why);
 }
 
-/* Which row, by the token or by the reference beside it.  Found is not yet locked by us. */
+/* Which row, by the token or by the reference beside it, whose seq may be 0.  Found is not yet locked by us. */
 static int work_locate(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, work_id *id, dur_error *err) {
     if (token == NULL) return lost(err, "none given");
     if (token_parse(token, id)) return DUR_OK;
-    sqlite3_stmt *row = NULL;
     if (ref != NULL && ref->instance != NULL) {
         *id = (work_id){ 0, ref->execution_id, ref->activity_id, ref->row_id };
-        int code = dur__sq_key(txn, ref->instance, false, &id->key, err);
-        if (code != DUR_OK || id->seq != 0) return code;
-        code = dur__sq_first(txn->conn, DUR__SQ_WORK_BY_REF, &row, err, "iiit", id->key, id->execution, id->activity,
-                             token);
-        if (code == DUR_OK && row != NULL) id->seq = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
-        return code;
+        return dur__sq_key(txn, ref->instance, false, &id->key, err);
     }
-    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_BY_TOKEN, &row, err, "t", token);
-    if (code == DUR_OK && row != NULL)
-        *id = (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
-    else if (code == DUR_OK)
-        code = lost(err, "no such row");
-    dur__sq_end(&row);
-    return code;
+    uint64_t found[4];
+    int code = dur__sq_get(txn->conn, DUR__SQ_WORK_BY_TOKEN, found, 4, err, "t", token);
+    *id = (work_id){ found[0], found[1], found[2], found[3] };
+    return code == DUR_OK && id->key == 0 ? lost(err, "no such row") : code;
 }
 
 typedef struct work_row {
     work_id id;
     bool timed;
-    char *session; /* free */
-    char *json;    /* free; only when asked */
-    size_t json_size;
 } work_row;
 
 /* The row that the token locks now; otherwise DUR_ELEASE. */
-static int work_find(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, bool json, work_row *out,
-                     dur_error *err) {
+static int work_find(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, work_row *out, dur_error *err) {
     memset(out, 0, sizeof *out);
     sqlite3_stmt *row = NULL;
     int code = work_locate(txn, token, ref, &out->id, err);
     if (code == DUR_OK)
-        code = dur__sq_first(txn->conn, DUR__SQ_WORK_GET, &row, err, "iiii", out->id.key, out->id.execution,
-                             out->id.activity, out->id.seq);
+        code = dur__sq_first(txn->conn, DUR__SQ_WORK_GET, &row, err, "iiiit", out->id.key, out->id.execution,
+                             out->id.activity, out->id.seq, token);
     if (code != DUR_OK) return code;
     if (row == NULL) return lost(err, "the row is gone");
     bool ours = dur__str_eq(dur__sq_text(row, 0), token);
     out->timed = !dur__sq_is_null(row, 1);
     bool expired = out->timed && dur__sq_u64(row, 1) <= txn->boot_ms;
-    if (ours && !expired) {
-        out->session = dur__xstrdup(dur__sq_text(row, 2));
-        if (json) {
-            out->json = dur__xstrdup(dur__sq_text(row, 3));
-            out->json_size = (size_t)sqlite3_column_bytes(row, 3);
-        }
-    }
+    out->id.seq = dur__sq_u64(row, 2);
     dur__sq_end(&row);
     if (!ours) return lost(err, "locked by somebody else");
     return expired ? lost(err, "the lock has expired") : DUR_OK;
 }
 
-static int session_active(dur__sq_txn *txn, work_row *row, int code, dur_error *err) {
-    if (code == DUR_OK && row->session != NULL) code = dur__sq_touch_session(txn, row->session, err);
-    dur__free(row->session);
-    dur__free(row->json);
-    row->session = row->json = NULL;
-    return code;
+static int session_active(dur__sq_txn *txn, const work_id *id, const char *token, dur_error *err) {
+    return dur__sq_touch_session(txn, id->key, id->execution, id->activity, id->seq, token, err);
 }
 
 static int work_delete(dur__sq_txn *txn, const work_id *id, dur_error *err) {
@@ -399,11 +360,12 @@ static int work_delete(dur__sq_txn *txn, const work_id *id, dur_error *err) {
 static int ack_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_ack_op *self = (dur__sq_ack_op *)(void *)op;
     work_row row;
-    int code = work_find(txn, self->ack->lock_token, &self->ack->ref, false, &row, &op->err);
+    int code = work_find(txn, self->ack->lock_token, &self->ack->ref, &row, &op->err);
+    if (code == DUR_OK) code = session_active(txn, &row.id, self->ack->lock_token, &op->err);
     if (code == DUR_OK) code = work_delete(txn, &row.id, &op->err);
     if (code == DUR_OK && self->ack->completion != NULL)
         code = dur__sq_enqueue(txn, self->ack->completion, 0, 0, &op->err);
-    return session_active(txn, &row, code, &op->err);
+    return code;
 }
 
 void dur__sq_ack_op_init(dur__sq_ack_op *self, dur_work_ack *ack) {
@@ -461,9 +423,9 @@ static int renew_row(dur__sq_txn *txn, work_row *row, uint64_t ms, dur_error *er
 static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     work_row row;
-    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
-    if (code == DUR_OK) code = renew_row(txn, &row, self->ms, &op->err);
-    return session_active(txn, &row, code, &op->err);
+    int code = work_find(txn, self->token, NULL, &row, &op->err);
+    if (code == DUR_OK) code = session_active(txn, &row.id, self->token, &op->err);
+    return code == DUR_OK ? renew_row(txn, &row, self->ms, &op->err) : code;
 }
 
 static int free_row(dur__sq_txn *txn, const work_id *id, uint64_t delay_ms, bool uncount, dur_error *err) {
@@ -477,8 +439,7 @@ static int free_row(dur__sq_txn *txn, const work_id *id, uint64_t delay_ms, bool
 static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     work_row row;
-    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
-    dur__free(row.session);
+    int code = work_find(txn, self->token, NULL, &row, &op->err);
     return code == DUR_OK ? free_row(txn, &row.id, self->ms, self->ignore_attempt, &op->err) : code;
 }
 
@@ -486,8 +447,7 @@ static int return_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     for (size_t i = 0; i < self->count; i++) {
         work_row row;
-        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
-        dur__free(row.session);
+        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, &row, &op->err);
         if (code == DUR_OK) code = free_row(txn, &row.id, 0, true, &op->err);
         if (code != DUR_OK && code != DUR_ELEASE) return code;
         dur_error_clear(&op->err); /* gone already: nothing to give back */
@@ -499,13 +459,11 @@ static int check_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     for (size_t i = 0; i < self->count; i++) {
         work_row row;
-        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
+        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, &row, &op->err);
         self->lost[i] = code == DUR_ELEASE;
-        if (code == DUR_OK && self->ms > 0) code = renew_row(txn, &row, self->ms, &op->err);
-        if (self->ms == 0)
-            dur__free(row.session); /* a look is no activity */
-        else
-            code = session_active(txn, &row, code, &op->err);
+        bool renews = code == DUR_OK && self->ms > 0; /* a look is no activity of its session */
+        if (renews) code = session_active(txn, &row.id, self->claims[i].lock_token, &op->err);
+        if (renews && code == DUR_OK) code = renew_row(txn, &row, self->ms, &op->err);
         if (code != DUR_OK && code != DUR_ELEASE) return code;
         dur_error_clear(&op->err);
     }
@@ -515,20 +473,11 @@ static int check_run(dur__sq_op *op, dur__sq_txn *txn) {
 static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     work_row row;
-    sqlite3_stmt *id = NULL;
-    int code = work_find(txn, self->token, NULL, true, &row, &op->err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_WORK_ID_OF, &id, &op->err, "i", row.id.key);
-    if (code == DUR_OK) {
-        char *instance = dur__xstrdup(id != NULL ? dur__sq_text(id, 0) : NULL);
-        dur__sq_end(&id);
-        dur_text json = { row.json, row.json_size };
-        code = dur__sq_dead_letter_row(txn, instance, self->reason, json, &op->err);
-        dur__free(instance);
-    }
-    if (code == DUR_OK) code = work_delete(txn, &row.id, &op->err);
-    dur__free(row.session);
-    dur__free(row.json);
-    return code;
+    int code = work_find(txn, self->token, NULL, &row, &op->err);
+    if (code == DUR_OK)
+        code = dur__sq_run(txn->conn, DUR__SQ_DEAD_WORK, &op->err, "iiiiti", row.id.key, row.id.execution,
+                           row.id.activity, row.id.seq, self->reason, txn->now_ms);
+    return code == DUR_OK ? work_delete(txn, &row.id, &op->err) : code;
 }
 
 static int enqueue_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -571,15 +520,14 @@ int dur__sq_return_works(dur_provider *self, const dur_worker_claim *claims, siz
 static int not_alone(dur__sq_op *op, dur__sq_txn *txn, bool blamed) {
     work_op *self = (work_op *)(void *)op;
     uint64_t key = dur__sq_token_key(self->token, 'k');
-    work_row row = { .session = NULL };
+    work_row row = { .timed = false };
     int code;
     if (key != 0) {
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_NOT_ALONE, &op->err, "it", key, self->token);
         if (code != DUR_OK || sqlite3_changes64(txn->conn->db) == 0) return code;
         row.id = (work_id){ .key = key };
     } else {
-        code = work_find(txn, self->token, NULL, false, &row, &op->err);
-        dur__free(row.session);
+        code = work_find(txn, self->token, NULL, &row, &op->err);
         if (code == DUR_ELEASE) {
             dur_error_clear(&op->err);
             return DUR_OK;
