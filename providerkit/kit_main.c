@@ -131,6 +131,9 @@ static int parse(arguments *out, int argc, char **argv) {
         if (which == 8) out->lock_ms = value;
     }
     if (out->url == NULL && !out->list && !out->explain) return wrong("%s", "a URL is needed, for example memory:");
+    if (out->against == NULL && !out->record && (out->seeds > 0 || out->steps > 0 || out->turns))
+        return wrong("%s", "--seeds, --steps and --turns go with --against");
+    if (out->record && out->seeds == 0) return wrong("%s", "--record needs --seeds");
     return 0;
 }
 
@@ -245,5 +248,7 @@ int main(int argc, char **argv) {
            : args.against != NULL ? compare(&args, &factory, &err)
                                   : judge(&args, &factory, &err);
     kit_urls_free(&factory);
-    return code;
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
+    fprintf(stderr, "durite-kit: the report could not be written\n");
+    return 2;
 }

@@ -40,7 +40,7 @@ typedef struct dur_start_args {
     const char *input;    /* NULL: "" */
     const char *instance; /* required, at most 1024 bytes of UTF-8 without control characters (below 0x20, 0x7f) */
     const char *version;  /* NULL: the policy of the runtime that takes it, which in a mixed fleet is any of them */
-    uint64_t delay_ms;
+    uint64_t delay_ms;    /* at most a century: DUR_ELIMIT */
     dur_start_policy exists;
     void *data; /* dur_runs_start: comes back with its end; else ignored */
 } dur_start_args;
@@ -81,7 +81,7 @@ typedef struct dur_message_args {
                                name of its message, and all pulses of the instance share theirs.  Remembered for at
                                least a day, and no longer than the instance: one that is deleted or replaced takes its
                                ids along */
-    uint64_t delay_ms;
+    uint64_t delay_ms;      /* at most a century: DUR_ELIMIT */
 } dur_message_args;
 /* Send a message: kept until a dur_message() of that name receives it, in order.  Refused: DUR_ENOTFOUND, or DUR_ESTATE
    (it has ended).  However the instance ends, and when it is deleted, what no waiting call (await, try, select, …) has
@@ -97,9 +97,10 @@ DUR_API int dur_client_pulse_ex(dur_client *client, const dur_message_args *args
     dur_client_pulse_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },    \
                         (err))
 
-/* Ask an instance to end; its handler may clean up first.  One whose start is delayed ends at once, without having
-   begun.  DUR_ENOTFOUND; one that has ended: DUR_OK, no effect.  The reason (NULL: a default) is what the handler, the
-   history and dur_client_result show. */
+/* Ask an instance to end; its handler may clean up first.  One whose start is delayed ends without having
+   begun, as soon as a node looks; where none does before the start is due, the handler begins and is told.
+   DUR_ENOTFOUND; one that has ended: DUR_OK, no effect.  The reason (NULL: a default) is what the handler, the history
+   and dur_client_result show. */
 DUR_API int dur_client_cancel(dur_client *client, const char *instance, const char *reason, dur_error *err);
 /* End it now, whatever its handler does or whether one exists; children are cancelled, the parent is told.  An instance
    that has not run yet, and one whose history cannot be read, are ended too.  DUR_ENOTFOUND (also one that is deleted
@@ -346,7 +347,8 @@ typedef struct dur_bulk_options {
     size_t limit;                 /* 0: 1000 */
 } dur_bulk_options;
 #define DUR_BULK(...) (&(dur_bulk_options){ .size = sizeof(dur_bulk_options), __VA_ARGS__ })
-/* Finished roots with their trees; running ones are left alone. */
+/* Finished roots with their trees; running ones are left alone.  DUR_EBUSY, retryable: an instance changed meanwhile.
+ */
 DUR_API int dur_client_delete_bulk(dur_deleted *out, dur_client *client, const dur_bulk_options *which, dur_error *err);
 
 typedef struct dur_prune_rules {

@@ -55,7 +55,7 @@ typedef struct dur_error {
     dur_code code;           /* DUR_OK when nothing went wrong */
     bool retryable;          /* the same call may succeed later */
     char op[32];             /* "sqlite.commit" */
-    char message[472];       /* one line, no trailing newline, cut at a character boundary when too long */
+    char message[472];       /* one line without control characters; what is too long loses its middle */
     const void *reserved[2]; /* NULL */
 } dur_error;
 

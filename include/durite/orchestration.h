@@ -91,7 +91,8 @@ typedef struct dur_retry {
     double delay_factor;         /* 0: 2.0 */
     uint64_t delay_ms_max;       /* 0: 30 s */
     double jitter;               /* 0 … 1: share of the delay that is random (recorded with the timer) */
-    uint64_t attempt_timeout_ms; /* 0: none.  An attempt that takes longer is cancelled and counts as failed */
+    uint64_t attempt_timeout_ms; /* 0: none.  An attempt that takes longer, its wait for a worker included, is cancelled
+                                    and counts as failed */
     uint64_t total_timeout_ms;   /* 0: none.  Over all attempts and delays */
     bool no_retry_on_timeout;    /* true: a timed-out attempt ends it, as in Duroxide */
     dur_retry_fn *predicate;     /* NULL: everything not marked final is tried again */

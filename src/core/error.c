@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static void text_set(char *out, size_t room, const char *text) {
     size_t size = dur__utf8_cut(text, room - 1);
@@ -14,23 +15,42 @@ static void text_set(char *out, size_t room, const char *text) {
     out[size] = '\0';
 }
 
-/* People get one line: a multi-line text of a database becomes one, without blanks at the end. */
+/* People get one line: a multi-line text of a database becomes one, without blanks at the end; and what a name or a URL
+   brings along does not steer their terminal. */
 static void text_one_line(char *text) {
     size_t end = 0;
     for (size_t i = 0; text[i] != '\0'; i++) {
-        if (text[i] == '\n' || text[i] == '\r') text[i] = ' ';
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) text[i] = ' ';
         if (text[i] != ' ') end = i + 1;
     }
     text[end] = '\0';
 }
 
+/* What is too long loses its middle: the beginning says what, the end says why. */
+static void text_shorten(char *out, size_t room, const char *text) {
+    static const char gap[] = " … ";
+    size_t size = strlen(text);
+    if (size < room) {
+        memcpy(out, text, size + 1);
+        return;
+    }
+    size_t head = dur__utf8_cut(text, room / 2), tail = size - (room - 1 - head - (sizeof(gap) - 1));
+    while ((text[tail] & 0xc0) == 0x80)
+        tail++;
+    memcpy(out, text, head);
+    memcpy(out + head, gap, sizeof(gap) - 1);
+    memcpy(out + head + sizeof(gap) - 1, text + tail, size - tail + 1);
+}
+
 int dur_error_set(dur_error *err, dur_code code, bool retryable, const char *op, const char *format, ...) {
     if (err == NULL) return (int)code;
     int errno_kept = errno;
-    char message[sizeof(err->message)]; /* the arguments may point into err */
+    char message[4 * sizeof(err->message)]; /* the arguments may point into err */
     va_list args;
     va_start(args, format);
-    if (vsnprintf(message, sizeof(message), format, args) < 0) message[0] = '\0';
+    int size = vsnprintf(message, sizeof(message), format, args);
+    if (size < 0) message[0] = '\0';
+    if (size >= (int)sizeof(message)) message[dur__utf8_cut(message, sizeof(message) - 2)] = '\0';
     va_end(args);
     text_one_line(message);
     char op_kept[sizeof(err->op)];
@@ -39,7 +59,7 @@ int dur_error_set(dur_error *err, dur_code code, bool retryable, const char *op,
     err->code = code;
     err->retryable = retryable;
     text_set(err->op, sizeof(err->op), op_kept);
-    text_set(err->message, sizeof(err->message), message);
+    text_shorten(err->message, sizeof(err->message), message);
     errno = errno_kept;
     return (int)code;
 }

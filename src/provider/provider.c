@@ -234,7 +234,7 @@ static dur_open_fn *opener_of(const char *name) {
 }
 
 int dur_provider_register(const char *name, dur_open_fn *open, dur_error *err) {
-    if (name == NULL || open == NULL) return dur__store_null(err, "register", "scheme and open");
+    if (name == NULL || open == NULL) return dur__store_null(err, "register", name == NULL ? "scheme" : "open");
     DUR__SET_ASIDE("register", err);
     if (!dur__cover_need(DUR__ASIDE_BYTES + 8 * strlen(name))) return DUR__NO_MEMORY(err, "register");
     dur__buf url = { 0 };

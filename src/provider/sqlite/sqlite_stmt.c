@@ -73,6 +73,13 @@ int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op) {
     case SQLITE_PROTOCOL:
     case SQLITE_SCHEMA:
         return dur_error_set(err, DUR_EIO, true, op, "%s (%s, %d)", text, extended_name(extended), extended);
+    case SQLITE_CANTOPEN: {
+        int cause = sqlite3_system_errno(db);
+        bool none_left = cause == EMFILE || cause == ENFILE;
+        return dur_error_set(err, none_left ? DUR_ELIMIT : DUR_EIO, none_left, op, "%s (%s, %d)%s%s", text,
+                             extended_name(extended), extended, cause != 0 ? ": " : "",
+                             cause != 0 ? strerror(cause) : "");
+    }
     case SQLITE_TOOBIG:
         return dur_error_set(err, DUR_ELIMIT, false, op, "%s", text);
     default:
