@@ -240,14 +240,6 @@ static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
 static const char lock_sql[] = DUR__PG_LOCK_ONE("UPDATE");
 static const char lock_to_send_sql[] = DUR__PG_LOCK_ONE("NO KEY UPDATE");
 
-/* For both users of a prepared text the list of parameters must be the same: instance alone. */
-static void send_lock(dur__pg_batch *batch, const char *sql, const char *instance) {
-    dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, instance);
-    dur__pg_batch_add(batch, sql, &args);
-}
-
 static const char bury_sql[] =
     "WITH d AS (DELETE FROM @queue WHERE instance_id = $2::text AND id = ANY ($3::bigint[]) RETURNING instance_id,"
     " id, json)"
@@ -286,7 +278,7 @@ int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, conn, true);
-    send_lock(&batch, lock_sql, instance);
+    dur__pg_batch_add_id(&batch, lock_sql, instance);
     send_bury(&batch, bury_sql, instance, ids, count, reason);
     send_bury(&batch, unknown_sql, instance, ids, count, reason);
     send_bury(&batch, sweep_sql, instance, ids, count, reason);
@@ -385,7 +377,7 @@ static int suspend(dur__pg_conn *conn, const char *instance, const char *reason,
     dur__pg_batch batch;
     int at = 0;
     dur__pg_batch_begin(&batch, conn, true);
-    send_lock(&batch, strong ? lock_sql : lock_to_send_sql, instance);
+    dur__pg_batch_add_id(&batch, strong ? lock_sql : lock_to_send_sql, instance);
     for (size_t i = 0; i < COUNT(all); i++) {
         dur__pg_args_begin(conn->store, &args);
         dur__pg_text(&args, instance);

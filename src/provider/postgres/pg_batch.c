@@ -52,6 +52,7 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
     memset(batch, 0, sizeof(*batch));
     plan_again(conn);
     batch->conn = conn;
+    batch->targets = dur__pg_array_text();
     batch->inside = PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
     batch->writes = writes && !batch->inside; /* else its COMMIT decides */
     batch->failed_at = -1;
@@ -99,6 +100,28 @@ int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args)
     if (batch->code == DUR_OK) send_statement(batch, at, sql, args);
     dur__pg_args_free(args);
     return at;
+}
+
+int dur__pg_batch_add_rows(dur__pg_batch *batch, const char *sql, dur__pg_table *table) {
+    dur__pg_args args;
+    if (table->rows == 0) return -1;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, table);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
+int dur__pg_batch_add_id(dur__pg_batch *batch, const char *sql, const char *id) {
+    dur__pg_args args;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_text(&args, id);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
+int dur__pg_batch_add_ids(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids) {
+    dur__pg_args args;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_array_copy_arg(&args, ids);
+    return dur__pg_batch_add(batch, sql, &args);
 }
 
 /*
@@ -186,11 +209,8 @@ static void send_notify(dur__pg_batch *batch) {
     say_settings(batch);
     dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_text(&args, batch->conn->store->channel);
-    if (batch->targets.size > 0) {
-        dur__pg_array targets = dur__pg_array_text();
-        for (const char *at = batch->targets.data; at < batch->targets.data + batch->targets.size; at += strlen(at) + 1)
-            dur__pg_add_text(&targets, at);
-        dur__pg_array_arg(&args, &targets);
+    if (batch->targets.count > 0) {
+        dur__pg_array_arg(&args, &batch->targets);
         dur__pg_batch_add(batch, notify_owners_sql, &args);
     } else {
         dur__pg_text(&args, "");
@@ -293,7 +313,7 @@ int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
 void dur__pg_batch_end(dur__pg_batch *batch) {
     for (int i = 0; i < batch->count; i++)
         PQclear(batch->results[i]);
-    dur__buf_free(&batch->targets);
+    dur__buf_free(&batch->targets.data);
     batch->count = 0;
 }
 

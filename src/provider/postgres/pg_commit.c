@@ -93,7 +93,7 @@ static void make_plan(const dur__pg_parts *parts, const dur_work_ack *acks, size
     *plan = (dur__pg_turn_plan){ .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER };
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(box, acks[i].completion, 0);
-    plan->sends = plan->for_lanes = box->count > 0;
+    plan->sends = plan->for_lanes = box->messages.rows > 0;
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         plan->for_lanes |= concerns_lanes(part);
@@ -168,8 +168,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     dur__pg_send_fence(batch, &parts);
     if (plan->takes) send_taker_fence(batch, &parts);
     dur__pg_send_positions(batch, &parts);
-    if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
-    dur__pg_send_work_taken(batch, &parts); /* compared before all other rows are removed */
+    dur__pg_send_work_taken(batch, &parts, acks, ack_count); /* compared before all other rows are removed */
     dur__pg_send_taken(batch, &parts);
     dur__pg_send_ids(batch, known_sql, &parts, keeps_perhaps_nothing);
     dur__pg_send_history(batch, &parts);

@@ -347,8 +347,12 @@ int dur__pg_begin(dur__pg_conn *conn, dur_error *err) {
                           err);
 }
 
-int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err) {
-    int code = dur__pg_simple(conn, "COMMIT", err);
+int dur__pg_end(dur__pg_conn *conn, const char *op, int code, dur_error *err) {
+    if (code != DUR_OK) {
+        if (conn->pg != NULL && dur__pg_simple(conn, "ROLLBACK", NULL) != DUR_OK) dur__pg_disconnect(conn);
+        return code;
+    }
+    code = dur__pg_simple(conn, "COMMIT", err);
     if (code == DUR_OK || PQtransactionStatus(conn->pg) == PQTRANS_IDLE) return code; /* or the server said no */
     dur__pg_disconnect(conn);
     return dur_error_set(err, DUR_EUNKNOWN, true, op,

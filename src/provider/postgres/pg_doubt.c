@@ -30,25 +30,18 @@ static const char locals_sql[] =
     " $2::text AND x.acquisitions = 0 AND " DUR__PG_IS_OPEN("x") " AND (" ALONE_THERE ") ON CONFLICT DO NOTHING";
 static const char works_sql[] = ANEW("@worker", "x.id", "") REMEMBER("@worker", "x.id", "");
 static const char forget_sql[] = "DELETE FROM @crashed c WHERE NOT EXISTS (SELECT 1 FROM @crashed a WHERE a.crash ="
-                                 " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ")";
-static const char told_sql[] = "UPDATE @meta SET crashed_ms = #now";
+                                 " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ") AND $2::text IS NOT NULL";
+static const char told_sql[] = "UPDATE @meta SET crashed_ms = #now WHERE $2::text IS NOT NULL";
 
-static void add(dur__pg *store, dur__pg_batch *batch, const char *sql, const char *owner) {
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    if (owner != NULL) dur__pg_text(&args, owner);
-    dur__pg_batch_add(batch, sql, &args);
+void dur__pg_crash_begin_add(dur__pg_batch *batch, const char *owner) {
+    dur__pg_batch_add_id(batch, instances_sql, owner);
+    dur__pg_batch_add_id(batch, locals_sql, owner);
+    dur__pg_batch_add_id(batch, works_sql, owner);
+    dur__pg_batch_add_id(batch, told_sql, owner);
 }
 
-void dur__pg_crash_begin_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
-    add(store, batch, instances_sql, owner);
-    add(store, batch, locals_sql, owner);
-    add(store, batch, works_sql, owner);
-    add(store, batch, told_sql, NULL);
-}
-
-void dur__pg_crash_end_add(dur__pg *store, dur__pg_batch *batch) {
-    add(store, batch, forget_sql, NULL);
+void dur__pg_crash_end_add(dur__pg_batch *batch, const char *owner) {
+    dur__pg_batch_add_id(batch, forget_sql, owner);
 }
 
 static const char blame_sql[] =

@@ -27,12 +27,8 @@ bool dur__pg_events_are_new(const dur_turn_commit *turn) {
 
 /* New: behind a comparison that says that they are; the others come one by one, so that each meets its own row. */
 static void send_blocks(dur__pg_batch *batch, const dur__pg_parts *parts, bool new) {
-    enum { INSTANCE, EXECUTION, FIRST, COUNT, OPEN, BLOCK, COLUMNS };
-    dur__pg_args args;
-    dur__pg_array columns[COLUMNS];
+    dur__pg_table rows = dur__pg_table_of("tiiiit");
     dur__buf block = { 0 };
-    for (int i = 0; i < COLUMNS; i++)
-        columns[i] = i == INSTANCE || i == BLOCK ? dur__pg_array_text() : dur__pg_array_i64();
     for (size_t i = 0; i < parts->count; i++) {
         const dur_turn_commit *turn = parts->all[i].turn;
         if (!parts->all[i].facts.writes || dur__pg_events_are_new(turn) != new) continue;
@@ -42,22 +38,16 @@ static void send_blocks(dur__pg_batch *batch, const dur__pg_parts *parts, bool n
                                    new ? turn->event_count - k : 1, BLOCK_BYTES_MAX);
             /* A reader goes by the last row; of those that come one by one, whichever that is. */
             bool tells_open = !new || k + some == turn->event_count;
-            dur__pg_add_text(&columns[INSTANCE], turn->instance);
-            dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
-            dur__pg_add_i64(&columns[FIRST], (int64_t)turn->events[k].event_id);
-            dur__pg_add_i64(&columns[COUNT], (int64_t)some);
-            dur__pg_add_i64(&columns[OPEN], tells_open ? (int64_t)turn->open : 0);
-            dur__pg_add_json(&columns[BLOCK], (dur_text){ block.data, block.size });
+            dur__pg_put_text(&rows, turn->instance);
+            dur__pg_put_id(&rows, turn->execution_id);
+            dur__pg_put_id(&rows, turn->events[k].event_id);
+            dur__pg_put_id(&rows, some);
+            dur__pg_put_i64(&rows, tells_open ? (int64_t)turn->open : 0);
+            dur__pg_put_json(&rows, (dur_text){ block.data, block.size });
         }
     }
     dur__buf_free(&block);
-    bool any = columns[FIRST].count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
-    if (any)
-        dur__pg_batch_add(batch, new ? blocks_sql : events_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, new ? blocks_sql : events_sql, &rows);
 }
 
 void dur__pg_send_history(dur__pg_batch *batch, const dur__pg_parts *parts) {

@@ -26,6 +26,7 @@
 #define DUR__PG_ARGS 32
 #define DUR__PG_BATCH 44
 #define DUR__PG_TOKEN_SIZE 33
+#define DUR__PG_PIN_SIZE 40
 #define DUR__PG_MESSAGE_ID_MS (24u * 3600u * 1000u)
 #define DUR__PG_WAITED_LONG_MS 100
 #define DUR__PG_DEFAULT_POOL 4u
@@ -73,6 +74,18 @@ typedef struct dur__pg_array {
     bool has_null;
 } dur__pg_array;
 
+/*
+ * The rows that a statement is about: each column is an array, and a parameter of the statement.  Rows are put in value
+ * by value, from the first column to the last.
+ */
+#define DUR__PG_COLUMNS 16
+typedef struct dur__pg_table {
+    const char *types; /* of the columns: t text, i bigint */
+    dur__pg_array columns[DUR__PG_COLUMNS];
+    int next;      /* the column that the next value is of */
+    uint32_t rows; /* begun */
+} dur__pg_table;
+
 typedef struct dur__pg_batch {
     dur__pg_conn *conn;
     PGresult *results[DUR__PG_BATCH];
@@ -84,12 +97,12 @@ typedef struct dur__pg_batch {
     bool inside; /* of a transaction that was begun before */
     bool writes; /* a lost connection leaves the outcome unknown */
     char sqlstate[6];
-    int failed_at;    /* statement that failed; -1: none */
-    bool late;        /* given up before its answers */
-    bool ended;       /* instead of an answer there was a last word, of the server or of a pooler */
-    bool notified;    /* statement 0 is a notification with a Sync of its own */
-    bool notify;      /* a notification follows in a transaction of its own */
-    dur__buf targets; /* array of instance ids whose owners are told */
+    int failed_at;         /* statement that failed; -1: none */
+    bool late;             /* given up before its answers */
+    bool ended;            /* instead of an answer there was a last word, of the server or of a pooler */
+    bool notified;         /* statement 0 is a notification with a Sync of its own */
+    bool notify;           /* a notification follows in a transaction of its own */
+    dur__pg_array targets; /* instances whose owners are told */
 } dur__pg_batch;
 
 /* In a process: somebody waits for changes of an instance. */
@@ -263,9 +276,8 @@ void dur__pg_u64(dur__pg_args *args, uint64_t value); /* a time or a count: cut 
 void dur__pg_id(dur__pg_args *args, uint64_t value);  /* an id: 2^63 and above wrap and come back */
 void dur__pg_bool(dur__pg_args *args, bool value);
 void dur__pg_null(dur__pg_args *args);
-void dur__pg_null_texts(dur__pg_args *args);                      /* of an array of texts */
-void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array); /* takes the array */
-void dur__pg_array_args(dur__pg_args *args, dur__pg_array *arrays, int count);
+void dur__pg_null_texts(dur__pg_args *args);                                 /* of an array of texts */
+void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array);            /* takes the array */
 void dur__pg_array_copy_arg(dur__pg_args *args, const dur__pg_array *array); /* leaves it */
 dur__pg_array dur__pg_array_text(void);
 dur__pg_array dur__pg_array_i64(void);
@@ -274,6 +286,14 @@ void dur__pg_add_json(dur__pg_array *array, dur_text text);
 void dur__pg_add_i64(dur__pg_array *array, int64_t value);
 void dur__pg_add_null(dur__pg_array *array);
 void dur__pg_add_all(dur__pg_array *to, const dur__pg_array *from);
+dur__pg_table dur__pg_table_of(const char *types);
+void dur__pg_put_text(dur__pg_table *table, const char *text); /* NULL: null */
+void dur__pg_put_json(dur__pg_table *table, dur_text text);
+void dur__pg_put_i64(dur__pg_table *table, int64_t value);
+void dur__pg_put_id(dur__pg_table *table, uint64_t value);               /* as dur__pg_id */
+void dur__pg_table_args(dur__pg_args *args, dur__pg_table *table);       /* the next parameters; takes the table */
+const char *dur__pg_pin(dur_semver version, char out[DUR__PG_PIN_SIZE]); /* as a text of bigint[] */
+void dur__pg_table_free(dur__pg_table *table);                           /* of which nothing was taken */
 int64_t dur__pg_ms(uint64_t value); /* cut at a quarter of the largest bigint, so that sums do not overflow */
 /* reading */
 const char *dur__pg_get(const PGresult *result, int row, int column); /* NULL: null */
@@ -307,13 +327,19 @@ PGconn *dur__pg_open_session(const char **keywords, const char **values);
 /* True: whoever has sent this ends the session. */
 bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err); /* a transaction of several batches */
-int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err);
+/* Commit where the code is DUR_OK, otherwise undo it: the code, or that of the commit. */
+int dur__pg_end(dur__pg_conn *conn, const char *op, int code, dur_error *err);
 /* DUR_OK when this session, which we have lost, is over at the server. */
 int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err);
 
 /* pg_batch.c */
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes);
 int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args); /* index; frees the arguments */
+/* About the rows of a table, which it takes; -1: there are none, and nothing is sent. */
+int dur__pg_batch_add_rows(dur__pg_batch *batch, const char *sql, dur__pg_table *table);
+/* About one id; about several, which it leaves. */
+int dur__pg_batch_add_id(dur__pg_batch *batch, const char *sql, const char *id);
+int dur__pg_batch_add_ids(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids);
 void dur__pg_batch_notify(dur__pg_batch *batch);       /* when it is committed; the last that is added */
 void dur__pg_batch_notify_first(dur__pg_batch *batch); /* everybody, before its first statement: of an earlier one */
 int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err);
@@ -367,10 +393,10 @@ bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the dea
 
 /* pg_message.c: sending to instances */
 typedef struct dur__pg_outbox {
-    dur__pg_array instance, kind, execution, activity, queue, due, delay, json, handler, parent, locks;
+    dur__pg_table messages;  /* the first column: whom they are for */
+    dur__pg_array locks;     /* what else is locked with them */
     dur__pg_array receivers; /* who must exist, or the message goes nowhere */
-    size_t count;
-    bool ends_leases; /* of others: their rows are locked FOR UPDATE */
+    bool ends_leases;        /* of others: their rows are locked FOR UPDATE */
 } dur__pg_outbox;
 void dur__pg_outbox_begin(dur__pg_outbox *box);
 void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message_row *item, uint64_t delay_ms);
@@ -381,8 +407,7 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance); /* with the
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch);
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch); /* as messages of turns */
 void dur__pg_outbox_end(dur__pg_outbox *box);
-int dur__pg_start_on(dur__pg_conn *conn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
-                     bool *existed, dur_error *err); /* inside the caller's transaction */
+int dur__pg_start_on(dur__pg_conn *conn, dur_start_request *start, dur_error *err); /* in the caller's transaction */
 int dur__pg_existing_on(dur__pg_conn *conn, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 
 /* pg_commit.c: the one way to commit turns */
@@ -450,8 +475,6 @@ int64_t dur__pg_fence_key(const dur__pg *store, const char *owner);
 void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
                             int *at);
 size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *arena, dur_leased_work *out, size_t max);
-/* Delete the rows of these acks; refuses the batch unless all are there.  Completions go by the outbox. */
-void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count);
 void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count);
 void dur__pg_ack_lost(dur_work_ack *ack);
 /* The sessions of work that somebody holds, in order: waits, and is therefore the first that a transaction locks. */
@@ -547,10 +570,11 @@ bool dur__pg_look_silent(const dur__pg_look *look);      /* for its whole timeou
 uint64_t dur__pg_look_left_us(const dur__pg_look *look); /* until it is dead if it stays so; UINT64_MAX: locked */
 
 /* pg_admin.c and pg_delete.c */
-/* In a transaction on conn: delete these instances and all of theirs, and tell the lanes that held them. */
-int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err);
-/* Before it, and before anything about them is read: lock their rows, in order, and make those that are missing: one
-   that somebody is just putting in the place of another cannot be locked by a statement that does not see it yet. */
+/* In a transaction: delete an instance and all below it, and tell the lanes that held them; unless one of them runs
+ * (DUR_ERUNNING) or has just begun (DUR_ECHILD). */
+int dur__pg_delete_tree(dur__pg_conn *conn, const char *instance, dur_error *err);
+/* Before anything about them is read: lock their rows, in order, and make those that are missing: one that somebody is
+   just putting in the place of another cannot be locked by a statement that does not see it yet. */
 void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 
 /* Shared pieces of SQL. */

@@ -26,18 +26,11 @@ static const char mark_sql[] = "WITH u AS (UPDATE @owners SET dead = CASE WHEN $
                                " IS NULL THEN 1 ELSE 0 END) FROM u";
 static const char lanes_sql[] = "DELETE FROM @lanes WHERE owner = $2::text";
 
-static int add(dur__pg_batch *batch, const char *sql, const char *owner) {
-    dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, owner);
-    return dur__pg_batch_add(batch, sql, &args);
-}
-
 int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
-    add(&batch, lock_sql, owner);
+    dur__pg_batch_add_id(&batch, lock_sql, owner);
     dur__pg_args_begin(conn->store, &args);
     dur__pg_text(&args, owner);
     if (beat_ms != NULL)
@@ -45,8 +38,8 @@ int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *bea
     else
         dur__pg_null(&args);
     dur__pg_batch_add(&batch, mark_sql, &args);
-    add(&batch, lanes_sql, owner);
-    if (beat_ms != NULL) dur__pg_crash_begin_add(conn->store, &batch, owner);
+    dur__pg_batch_add_id(&batch, lanes_sql, owner);
+    if (beat_ms != NULL) dur__pg_crash_begin_add(&batch, owner);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
     if (strcmp(batch.sqlstate, "22012") == 0 || dur__pg_waited_too_long(&batch)) /* soon it may be otherwise */
         code = dur_error_set(err, DUR_EBUSY, true, "postgres.owner", "owner %s is at work", owner);
@@ -131,7 +124,7 @@ static void add_ids(dur__pg_batch *batch, const char *sql, const dur__pg_array *
 static int lock_some(dur__pg_conn *conn, const char *owner, dur__pg_array *ids, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, false);
-    int at = add(&batch, some_leases_sql, owner);
+    int at = dur__pg_batch_add_id(&batch, some_leases_sql, owner);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
     for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++)
         dur__pg_add_text(ids, dur__pg_get(batch.results[at], row, 0));
@@ -157,11 +150,7 @@ static int free_leases(dur__pg_conn *conn, const char *owner, uint32_t *count, d
     int code = dur__pg_begin(conn, err);
     if (code == DUR_OK) code = lock_some(conn, owner, &ids, err);
     if (code == DUR_OK && ids.count > 0) code = end_some(conn, owner, &ids, err);
-    if (code == DUR_OK) {
-        code = dur__pg_commit(conn, "postgres.owner", err);
-    } else if (conn->pg != NULL && dur__pg_simple(conn, "ROLLBACK", NULL) != DUR_OK) {
-        dur__pg_disconnect(conn);
-    }
+    code = dur__pg_end(conn, "postgres.owner", code, err);
     if (code == DUR_OK) *count = ids.count;
     dur__buf_free(&ids.data);
     return code;
@@ -170,10 +159,10 @@ static int free_leases(dur__pg_conn *conn, const char *owner, uint32_t *count, d
 static int free_works(dur__pg_conn *conn, const char *owner, uint32_t *count, bool *finished, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
-    add(&batch, sessions_sql, owner);
-    int works = add(&batch, works_sql, owner);
-    int last = add(&batch, forget_sql, owner);
-    dur__pg_crash_end_add(conn->store, &batch);
+    dur__pg_batch_add_id(&batch, sessions_sql, owner);
+    int works = dur__pg_batch_add_id(&batch, works_sql, owner);
+    int last = dur__pg_batch_add_id(&batch, forget_sql, owner);
+    dur__pg_crash_end_add(&batch, owner);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
     *count = code == DUR_OK ? (uint32_t)strtoul(PQcmdTuples(batch.results[works]), NULL, 10) : 0;

@@ -202,30 +202,23 @@ static const char timers_sql[] =
 
 int dur__pg_send_timers(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
-    dur__pg_array id = dur__pg_array_text(), due = dur__pg_array_i64(), execution = dur__pg_array_i64();
-    dur__pg_array activity = dur__pg_array_i64(), json = dur__pg_array_text();
+    dur__pg_table rows = dur__pg_table_of("tiiit");
     for (size_t i = 0; i < parts->count; i++) {
         const dur_turn_commit *turn = parts->all[i].turn;
         for (size_t k = 0; parts->all[i].keeps_timers && k < turn->orchestrator_item_count; k++) {
             const dur_message_row *item = &turn->orchestrator_items[k];
-            dur__pg_add_text(&id, item->instance);
-            dur__pg_add_i64(&due, dur__pg_ms(item->due_ms));
-            dur__pg_add_i64(&execution, (int64_t)item->execution_id);
-            dur__pg_add_i64(&activity, (int64_t)item->activity_id);
-            dur__pg_add_json(&json, item->json);
+            dur__pg_put_text(&rows, item->instance);
+            dur__pg_put_i64(&rows, dur__pg_ms(item->due_ms));
+            dur__pg_put_id(&rows, item->execution_id);
+            dur__pg_put_id(&rows, item->activity_id);
+            dur__pg_put_json(&rows, item->json);
         }
     }
-    bool any = due.count > 0;
+    if (rows.rows == 0) return -1;
     dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &due);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &activity);
-    dur__pg_array_arg(&args, &json);
+    dur__pg_table_args(&args, &rows);
     dur__pg_i64(&args, parts->lane != NULL ? parts->lane->rounds : 0);
-    if (any) return dur__pg_batch_add(batch, timers_sql, &args);
-    dur__pg_args_free(&args);
-    return -1;
+    return dur__pg_batch_add(batch, timers_sql, &args);
 }
 
 static void forget_taken(dur__pg_lane *lane, const dur_turn_commit *turn) {

@@ -52,7 +52,9 @@ void dur__pg_send_past_executions(dur__pg_batch *batch, const dur__pg_parts *par
 
 /* pg_turn_take.c: what it takes, and who is meant */
 void dur__pg_send_meant(dur__pg_batch *batch, const dur__pg_parts *parts);
-void dur__pg_send_work_taken(dur__pg_batch *batch, const dur__pg_parts *parts);
+/* Refused unless all of it is there; completions of acks go by the outbox. */
+void dur__pg_send_work_taken(dur__pg_batch *batch, const dur__pg_parts *parts, const dur_work_ack *acks,
+                             size_t ack_count);
 void dur__pg_send_taken(dur__pg_batch *batch, const dur__pg_parts *parts);
 void dur__pg_send_cancelled(dur__pg_batch *batch, const dur__pg_parts *parts);
 void dur__pg_send_timers_dropped(dur__pg_batch *batch, const dur__pg_parts *parts);

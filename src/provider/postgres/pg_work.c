@@ -137,29 +137,15 @@ int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fet
 
 /* ---- ack --------------------------------------------------------------------------------------------------------- */
 
-/* clang-format off */
-static const char ack_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
-    " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
-    " (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR"
-    " w.until_ms > n.now) RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "d") ")"
-    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
-/* clang-format on */
+void dur__pg_put_claim(dur__pg_table *rows, const char *instance, const dur_activity_ref *ref, const char *token) {
+    dur__pg_put_text(rows, instance);
+    dur__pg_put_id(rows, ref->row_id);
+    dur__pg_put_text(rows, token);
+}
 
-void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&instance, acks[i].ref.instance);
-        dur__pg_add_i64(&id, (int64_t)acks[i].ref.row_id);
-        dur__pg_add_text(&token, acks[i].lock_token);
-    }
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    dur__pg_i64(&args, (int64_t)count);
-    dur__pg_batch_add(batch, ack_sql, &args);
+void dur__pg_put_taken(dur__pg_table *rows, const dur_turn_commit *turn) {
+    for (size_t i = 0; i < turn->worker_consumed_count; i++)
+        dur__pg_put_claim(rows, turn->instance, &turn->worker_consumed[i].ref, turn->worker_consumed[i].lock_token);
 }
 
 void dur__pg_ack_lost(dur_work_ack *ack) {
@@ -359,40 +345,26 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
 
 /* ---- arrays of claims -------------------------------------------------------------------------------------------- */
 
-#define CLAIMS "unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS c(instance, id, token, at)"
-#define CLAIM_MATCHES                                                                                                  \
-    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "      \
-    "(w.owner IS NOT NULL OR w.until_ms > n.now)"
-/* Behind their sessions, s0. */
-#define EXTEND_SQL                                                                                                     \
-    "UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL THEN n.now + $5::bigint ELSE w.until_ms END FROM "      \
-    "n, " DUR__PG_LOCK_WORKS_AS(                                                                                       \
-        "", ", n, " CLAIMS,                                                                                            \
-        "$5::bigint > 0 AND (SELECT count(*) FROM s0) >= 0 AND " CLAIM_MATCHES) " WHERE " DUR__PG_IS_L                 \
-                                                                                " RETURNING w.session_id"
 /* clang-format off */
 static const char check_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), s0 AS MATERIALIZED ("
-    DUR__PG_LOCK_SESSIONS("$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (" EXTEND_SQL "), s AS ("
-    DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "u") ") SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE "
-    CLAIM_MATCHES ") FROM " CLAIMS " ORDER BY c.at";
-/* clang-format on */
+    DUR__PG_LOCK_SESSIONS("$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS ("
+    "UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL THEN n.now + $5::bigint ELSE w.until_ms END FROM n, "
+    DUR__PG_LOCK_WORKS_AS("", ", n, " DUR__PG_CLAIMS, "$5::bigint > 0 AND (SELECT count(*) FROM s0) >= 0 AND "
+    DUR__PG_IS_CLAIMED) " WHERE " DUR__PG_IS_L " RETURNING w.session_id), s AS ("
+    DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "u") ") " DUR__PG_ARE_CLAIMED;
 static const char return_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
-    " - 1, 0) FROM (SELECT #now AS now) n, " DUR__PG_LOCK_WORKS_AS("", ", (SELECT #now AS now) n, " CLAIMS,
-                                                                   CLAIM_MATCHES) " WHERE " DUR__PG_IS_L;
+    " - 1, 0) FROM (SELECT #now AS now) n, " DUR__PG_LOCK_WORKS_AS("", ", (SELECT #now AS now) n, " DUR__PG_CLAIMS,
+    DUR__PG_IS_CLAIMED) " WHERE " DUR__PG_IS_L;
+/* clang-format on */
 
 static void claims_args(dur__pg *store, dur__pg_args *args, const dur_worker_claim *claims, size_t count) {
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&instance, claims[i].ref.instance);
-        dur__pg_add_i64(&id, (int64_t)claims[i].ref.row_id);
-        dur__pg_add_text(&token, claims[i].lock_token);
-    }
+    dur__pg_table rows = dur__pg_table_of(DUR__PG_CLAIM_TYPES);
+    for (size_t i = 0; i < count; i++)
+        dur__pg_put_claim(&rows, claims[i].ref.instance, &claims[i].ref, claims[i].lock_token);
     dur__pg_args_begin(store, args);
-    dur__pg_array_arg(args, &instance);
-    dur__pg_array_arg(args, &id);
-    dur__pg_array_arg(args, &token);
+    dur__pg_table_args(args, &rows);
 }
 
 int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,

@@ -4,6 +4,7 @@
 #ifndef DURITE_PROVIDER_POSTGRES_PG_WORKS_H
 #define DURITE_PROVIDER_POSTGRES_PG_WORKS_H
 
+#include "provider/postgres/pg_internal.h"
 #include "provider/tags.h"
 
 /*
@@ -17,6 +18,21 @@
 #define DUR__PG_IS_L "w.instance_id = l.instance_id AND w.id = l.id"
 #define DUR__PG_DELETE_WORKS                                                                                           \
     "DELETE FROM @worker w USING " DUR__PG_LOCK_WORKS("w.instance_id = ANY ($2::text[])") " WHERE " DUR__PG_IS_L
+
+/*
+ * Rows that somebody has locked, c(instance, id, token, at): with a worker row w and the time n(now) the condition that
+ * it is one of them, and its lock holds.  Its instance and id may be left out (NULL, 0): a token is of one row.
+ */
+#define DUR__PG_CLAIM_TYPES "tit"
+#define DUR__PG_CLAIMS "unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS c(instance, id, token, at)"
+#define DUR__PG_IS_CLAIMED                                                                                             \
+    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND"       \
+    " (w.owner IS NOT NULL OR w.until_ms > n.now)"
+/* Which of them are there, in order. */
+#define DUR__PG_ARE_CLAIMED                                                                                            \
+    "SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " DUR__PG_IS_CLAIMED ") FROM " DUR__PG_CLAIMS " ORDER BY c.at"
+void dur__pg_put_claim(dur__pg_table *rows, const char *instance, const dur_activity_ref *ref, const char *token);
+void dur__pg_put_taken(dur__pg_table *rows, const dur_turn_commit *turn); /* what it takes */
 
 /* The row w passes the filter of tags: dur__tag_admitted. */
 #define DUR__PG_TAG_ADMITTED(mode, tags)                                                                               \
