@@ -259,32 +259,23 @@ static const char sweep_sql[] = "DELETE FROM @instances i WHERE i.instance_id = 
                                 "(i.owner IS NULL AND i.expires_at <="
                                 " #now)) AND " DUR__PG_EMPTY;
 
-static void send_bury(dur__pg_batch *batch, const char *sql, const char *instance, const uint64_t *ids, size_t count,
-                      const char *reason) {
+int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
+                                 const char *reason, dur_error *err) {
     dur__pg_args args;
+    dur__pg_batch batch;
+    int code = dur__pg_batch_open(&batch, dur__pg_of(self), true, err);
+    if (code != DUR_OK) return code;
+    dur__pg_batch_add_id(&batch, lock_sql, instance);
     dur__pg_array array = ids_array(ids, count);
-    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_args_begin(batch.conn->store, &args);
     dur__pg_text(&args, instance);
     dur__pg_array_arg(&args, &array);
     dur__pg_text(&args, reason);
-    dur__pg_batch_add(batch, sql, &args);
-}
-
-int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
-                                 const char *reason, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
-    dur__pg_batch batch;
-    int code = dur__pg_borrow(store, &conn, err);
-    if (code != DUR_OK) return code;
-    dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_batch_add_id(&batch, lock_sql, instance);
-    send_bury(&batch, bury_sql, instance, ids, count, reason);
-    send_bury(&batch, unknown_sql, instance, ids, count, reason);
-    send_bury(&batch, sweep_sql, instance, ids, count, reason);
+    dur__pg_batch_add(&batch, bury_sql, &args);
+    dur__pg_batch_add_id(&batch, unknown_sql, instance);
+    dur__pg_batch_add_id(&batch, sweep_sql, instance);
     code = dur__pg_batch_run(&batch, "postgres.dead_letter", err);
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
     return code;
 }
 
@@ -350,24 +341,14 @@ static const char asked_sql[] =
 static const char flag_sql[] =
     "UPDATE @instances SET suspended = $3::text, ready_at = CASE WHEN token IS NOT NULL AND $3::text IS NOT NULL THEN 0"
     " ELSE ready_at END WHERE instance_id = $2::text AND " CHANGES;
+/* clang-format off */
 static const char suspend_sql[] =
-    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, false AS died, " CHANGES " AND"
-    " CASE WHEN $3::text IS NULL THEN token IS NULL ELSE NOT " OF_LANE
-    " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED " AS late, NOT (" CHANGES
-    ") AS weak FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
-    "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING ", f AS MATERIALIZED (SELECT m.*,"
-    " CASE WHEN x.token IS NULL THEN x.look ELSE " DUR__PG_LOOK_OF(
-        "x", "false") " END AS look, #now AS now FROM m JOIN"
-                      " @instances x ON x.instance_id = m.instance_id), u AS (UPDATE @instances i SET token = NULL, "
-                      "owner = NULL, holder ="
-                      " NULL, expires_at = NULL, look = f.look, acquisitions = greatest(i.acquisitions - f.less, 0), "
-                      "ready_at = CASE WHEN"
-                      " f.look > 0 THEN least(f.at, f.now) WHEN i.not_before > f.now THEN f.at + greatest(i.not_before "
-                      "- f.at, 0) ELSE"
-                      " f.at END, ready_due = CASE WHEN f.look > 0 THEN 0 WHEN i.not_before > f.now THEN "
-                      "greatest(coalesce(f.due, 0),"
-                      " i.not_before) ELSE coalesce(f.due, 0) END FROM f WHERE i.instance_id = f.instance_id) SELECT "
-                      "late, weak FROM s";
+    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, false AS died, CASE WHEN"
+    " not_before > #now THEN not_before ELSE 0 END AS until, " CHANGES " AND CASE WHEN $3::text IS NULL THEN token IS"
+    " NULL ELSE NOT " OF_LANE " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED " AS late, NOT (" CHANGES ") AS weak"
+    " FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED "), i0 AS (SELECT * FROM s WHERE"
+    " ends), " DUR__PG_ENDS ", u AS (" DUR__PG_END_ROWS("") ") SELECT late, weak FROM s";
+/* clang-format on */
 
 /* strong: it may end a lock.  Otherwise it sends, and holds up no turn. */
 static int suspend(dur__pg_conn *conn, const char *instance, const char *reason, bool strong, bool *weak,
@@ -404,6 +385,6 @@ int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *
     code = suspend(conn, instance, reason, false, &weak, err);
     if (code == DUR_OK && weak) code = suspend(conn, instance, reason, true, &weak, err);
     dur__pg_return(conn);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }

@@ -61,6 +61,15 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
     if (!batch->inside) say_settings(batch);
 }
 
+int dur__pg_batch_open(dur__pg_batch *batch, dur__pg *store, bool writes, dur_error *err) {
+    dur__pg_conn *conn;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_batch_begin(batch, conn, writes);
+    batch->pooled = true;
+    return DUR_OK;
+}
+
 static void send_failed(dur__pg_batch *batch) {
     if (batch->code != DUR_OK) return;
     batch->code = dur__pg_error(&batch->error, "postgres.send", "08006", PQerrorMessage(batch->conn->pg));
@@ -315,24 +324,22 @@ void dur__pg_batch_end(dur__pg_batch *batch) {
         PQclear(batch->results[i]);
     dur__buf_free(&batch->targets.data);
     batch->count = 0;
+    if (batch->pooled) dur__pg_return(batch->conn);
 }
 
 int dur__pg_one(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, bool writes, PGresult **out,
                 dur_error *err) {
-    dur__pg_conn *conn;
     dur__pg_batch batch;
     *out = NULL;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, writes, err);
     if (code != DUR_OK) {
         dur__pg_args_free(args);
         return code;
     }
-    dur__pg_batch_begin(&batch, conn, writes);
     int at = dur__pg_batch_add(&batch, sql, args);
     code = dur__pg_batch_run(&batch, op, err);
     *out = batch.results[at];
     batch.results[at] = NULL;
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
     return code;
 }

@@ -313,7 +313,7 @@ static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur
     if (code == DUR_OK && valid_count > 0) {
         dur__pg_turns_commit(store, conn, NULL, NULL, valid, valid_count);
         dur__pg_return(conn);
-        dur__pg_wake_local(store, NULL);
+        dur__pg_wake(store, NULL, NULL);
     }
     for (size_t i = 0; i < count; i++)
         if (found[i]) turns[i].instance = NULL; /* as it was given */

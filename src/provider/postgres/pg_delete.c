@@ -162,7 +162,7 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const d
     if (code == DUR_OK) code = dur__pg_end(conn, "postgres.delete", delete_listed(conn, &what, out, err), err);
     if (code != DUR_OK) memset(out, 0, sizeof(*out));
     dur__pg_return(conn);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }
 

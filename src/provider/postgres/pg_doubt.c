@@ -30,8 +30,8 @@ static const char locals_sql[] =
     " $2::text AND x.acquisitions = 0 AND " DUR__PG_IS_OPEN("x") " AND (" ALONE_THERE ") ON CONFLICT DO NOTHING";
 static const char works_sql[] = ANEW("@worker", "x.id", "") REMEMBER("@worker", "x.id", "");
 static const char forget_sql[] = "DELETE FROM @crashed c WHERE NOT EXISTS (SELECT 1 FROM @crashed a WHERE a.crash ="
-                                 " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ") AND $2::text IS NOT NULL";
-static const char told_sql[] = "UPDATE @meta SET crashed_ms = #now WHERE $2::text IS NOT NULL";
+                                 " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ")";
+static const char told_sql[] = "UPDATE @meta SET crashed_ms = #now";
 
 void dur__pg_crash_begin_add(dur__pg_batch *batch, const char *owner) {
     dur__pg_batch_add_id(batch, instances_sql, owner);
@@ -53,10 +53,8 @@ static const char blame_sql[] =
 int dur__pg_blame(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
+    uint64_t touched;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
-    int code = dur__pg_one(store, "postgres.blame", blame_sql, &args, true, &result, err);
-    PQclear(result);
-    return code;
+    return dur__pg_write(store, "postgres.blame", blame_sql, &args, &touched, err);
 }

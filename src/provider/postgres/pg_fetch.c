@@ -220,22 +220,17 @@ void dur__pg_owner_fence_add(dur__pg *store, dur__pg_batch *batch, const char *o
     dur__pg_batch_add(batch, owner_fence_sql, &args);
 }
 
-static void pin_text(char *out, size_t size, dur_semver version) {
-    snprintf(out, size, "{%u,%u,%u}", version.major, version.minor, version.patch);
+void dur__pg_range_args(dur__pg_args *args, const dur_capability_filter *filter, dur__pg_range *texts) {
+    bool filtered = filter != NULL && filter->count > 0;
+    dur__pg_text(args, filtered ? dur__pg_pin(filter->ranges[0].min, texts->least) : NULL);
+    dur__pg_text(args, filtered ? dur__pg_pin(filter->ranges[0].max, texts->most) : NULL);
 }
 
-/* The pins' texts must live until the statement is sent. */
-static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how, char least[64], char most[64]) {
-    bool filtered = how->filter != NULL && how->filter->count > 0;
-    if (filtered) {
-        pin_text(least, 64, how->filter->ranges[0].min);
-        pin_text(most, 64, how->filter->ranges[0].max);
-    }
+static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how, dur__pg_range *texts) {
     dur__pg_args_begin(store, args);
     dur__pg_i64(args, how->max > 0 ? (int64_t)how->max : 1);
     dur__pg_i64(args, (int64_t)how->kind);
-    dur__pg_text(args, filtered ? least : NULL);
-    dur__pg_text(args, filtered ? most : NULL);
+    dur__pg_range_args(args, how->filter, texts);
 }
 
 static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix,
@@ -243,13 +238,13 @@ static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how
     static const char *const no_handler[] = { "" };
     static const dur_handler_filter nothing = { no_handler, 1 };
     dur__pg_args args;
-    char least[64], most[64];
+    dur__pg_range texts;
     if (!runs_nothing) {
-        claim_args(store, &args, how, least, most);
+        claim_args(store, &args, how, &texts);
         dur__pg_handlers(&args, how->handlers);
         dur__pg_batch_add(batch, bury_sql, &args);
     }
-    claim_args(store, &args, how, least, most);
+    claim_args(store, &args, how, &texts);
     dur__pg_text(&args, how->owner);
     dur__pg_i64(&args, holder);
     dur__pg_u64(&args, how->lock_ms);
@@ -329,23 +324,17 @@ static void read_works(const PGresult *rows, dur_arena *arena, dur_orchestration
 
 static void read_kv(const PGresult *rows, dur_arena *arena, dur_orchestration_item *item) {
     int count, from = rows_from(rows, item->instance, &count);
-    dur_key_value *kv = dur_arena_zalloc(arena, ((size_t)count + 1) * sizeof(*kv));
-    for (int i = 0; i < count; i++) {
-        kv[i].key = dur__pg_get_text(rows, from + i, 1, arena);
-        kv[i].value = dur__pg_get_text(rows, from + i, 2, arena);
-        kv[i].last_updated_at_ms = dur__pg_get_u64(rows, from + i, 3);
-    }
-    item->kv = count > 0 ? kv : NULL;
+    item->kv = dur__pg_read_values(rows, from, count, 1, arena);
     item->kv_count = (size_t)count;
 }
 
-static dur_fetched_message read_message(const PGresult *rows, int row, dur_arena *arena) {
+dur_fetched_message dur__pg_read_message(const PGresult *rows, int row, int column, dur_arena *arena) {
     return (dur_fetched_message){
-        .id = dur__pg_get_u64(rows, row, 3),
-        .due_ms = dur__pg_get_u64(rows, row, 4),
-        .attempt_count = (uint32_t)dur__pg_get_u64(rows, row, 5),
-        .queue = dur__pg_get_text(rows, row, 6, arena),
-        .json = dur__pg_get_json(rows, row, 7, arena),
+        .id = dur__pg_get_u64(rows, row, column),
+        .due_ms = dur__pg_get_u64(rows, row, column + 1),
+        .attempt_count = (uint32_t)dur__pg_get_u64(rows, row, column + 2),
+        .queue = dur__pg_get_text(rows, row, column + 3, arena),
+        .json = dur__pg_get_json(rows, row, column + 4, arena),
     };
 }
 
@@ -362,7 +351,7 @@ static void read_messages(const PGresult *rows, dur_arena *arena, dur_orchestrat
             if (item == NULL) continue;
             if (pass == 1) {
                 dur_fetched_message *message = (dur_fetched_message *)(uintptr_t)&item->messages[item->message_count];
-                *message = read_message(rows, row, arena);
+                *message = dur__pg_read_message(rows, row, 3, arena);
                 if (message->attempt_count > item->attempt_count) item->attempt_count = message->attempt_count;
                 if (dur__pg_get_bool(rows, row, 8)) item->more_messages = true;
                 if (dur__pg_get_bool(rows, row, 10)) item->start_later = true;
@@ -385,7 +374,7 @@ static void read_held(const PGresult *rows, dur_arena *arena, dur_held_message *
         dur_held_message *message = &(*held)[(*held_count)++];
         message->instance = dur__pg_get_text(rows, row, 0, arena);
         message->lock_token = dur__pg_get_text(rows, row, 1, arena);
-        message->message = read_message(rows, row, arena);
+        message->message = dur__pg_read_message(rows, row, 3, arena);
     }
 }
 
@@ -477,38 +466,24 @@ int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *h
 
 #define BY_TOKEN "token = $2::text AND (owner IS NOT NULL OR expires_at > #now)"
 static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
+/* clang-format off */
 static const char abandon_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, CASE WHEN $3::bigint > 0 THEN #now +"
-    " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING
-    ", f AS MATERIALIZED (SELECT m.*, " DUR__PG_LOOK_OF(
-        "x",
-        "false") " AS look, #now AS now FROM m JOIN @instances x ON x.instance_id = m.instance_id)"
-                 " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, look = f.look,"
-                 " acquisitions = greatest(i.acquisitions - f.less, 0), not_before = f.not_before, ready_at = CASE "
-                 "WHEN f.look > 0"
-                 " THEN greatest(least(f.at, f.now), f.not_before) WHEN f.not_before > 0 THEN f.at + "
-                 "greatest(f.not_before - f.at, 0)"
-                 " ELSE f.at END, ready_due = CASE WHEN f.look > 0 THEN f.not_before WHEN f.not_before > 0 THEN "
-                 "greatest(f.due,"
-                 " f.not_before) ELSE coalesce(f.due, 0) END FROM f WHERE i.instance_id = f.instance_id RETURNING 1";
+    "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, false AS died, CASE WHEN $3::bigint > 0"
+    " THEN #now + $3::bigint ELSE 0 END AS until FROM @instances WHERE " BY_TOKEN "), " DUR__PG_END_LEASES
+    " RETURNING 1";
+/* clang-format on */
 
 static const char sweep_sql[] = "DELETE FROM @instances i WHERE " BY_TOKEN " AND " DUR__PG_EMPTY " RETURNING 1";
 
 int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
                                        bool ignore_attempt, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
     dur__pg_args args;
     dur__pg_batch batch;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
-    dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    dur__pg_batch_add(&batch, lock_token_sql, &args);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    int swept = dur__pg_batch_add(&batch, sweep_sql, &args);
+    dur__pg_batch_add_id(&batch, lock_token_sql, lock_token);
+    int swept = dur__pg_batch_add_id(&batch, sweep_sql, lock_token);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
     dur__pg_u64(&args, delay_ms);
@@ -519,8 +494,7 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
     if (code == DUR_OK && PQntuples(batch.results[at]) + PQntuples(batch.results[swept]) == 0)
         code = dur_error_set(err, DUR_ELEASE, false, "postgres.abandon", "Invalid lock token");
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }
 
@@ -530,17 +504,11 @@ static const char renew_sql[] =
 
 int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
                                           dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
+    dur__pg_args_begin(dur__pg_of(self), &args);
     dur__pg_text(&args, lock_token);
     dur__pg_u64(&args, extend_ms);
-    int code = dur__pg_one(store, "postgres.renew", renew_sql, &args, true, &result, err);
-    if (code == DUR_OK && PQntuples(result) == 0)
-        code = dur_error_set(err, DUR_ELEASE, false, "postgres.renew", "Invalid lock token");
-    PQclear(result);
-    return code;
+    return dur__pg_write_locked(dur__pg_of(self), "postgres.renew", renew_sql, &args, err);
 }
 
 /* ---- a batch whose outcome was not learned ----------------------------------------------------------------------- */
@@ -549,22 +517,18 @@ int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_t
 #define BY_PREFIX "token > $2::text || '-' AND token < $2::text || '.'"
 static const char undo_lock_sql[] = "SELECT 1 FROM @instances WHERE " BY_PREFIX " ORDER BY instance_id FOR UPDATE";
 static const char undo_instances_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died FROM @instances WHERE " BY_PREFIX
+    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died, 0 AS until FROM @instances WHERE " BY_PREFIX
     "), " DUR__PG_END_LEASES;
 static const char undo_works_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
     "FROM " DUR__PG_LOCK_WORKS(BY_PREFIX) " WHERE " DUR__PG_IS_L;
 
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err) {
-    static const char *const all[] = { undo_lock_sql, undo_instances_sql, undo_works_sql };
-    dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        dur__pg_args_begin(conn->store, &args);
-        dur__pg_text(&args, token_prefix);
-        dur__pg_batch_add(&batch, all[i], &args);
-    }
+    dur__pg_batch_add_id(&batch, undo_lock_sql, token_prefix);
+    dur__pg_batch_add_id(&batch, undo_instances_sql, token_prefix);
+    dur__pg_batch_add_id(&batch, undo_works_sql, token_prefix);
     int code = dur__pg_batch_run(&batch, "postgres.undo", err);
     dur__pg_batch_end(&batch);
     return code;

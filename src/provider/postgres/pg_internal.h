@@ -92,7 +92,8 @@ typedef struct dur__pg_batch {
     bool preparing[DUR__PG_BATCH]; /* the statement is preceded by its Prepare */
     const char *sqls[DUR__PG_BATCH];
     int count;
-    int code; /* of sending */
+    int code;    /* of sending */
+    bool pooled; /* its connection goes back to the pool */
     dur_error error;
     bool inside; /* of a transaction that was begun before */
     bool writes; /* a lost connection leaves the outcome unknown */
@@ -334,6 +335,8 @@ int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err);
 
 /* pg_batch.c */
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes);
+/* On a connection of the pool, which the end of the batch gives back. */
+int dur__pg_batch_open(dur__pg_batch *batch, dur__pg *store, bool writes, dur_error *err);
 int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args); /* index; frees the arguments */
 /* About the rows of a table, which it takes; -1: there are none, and nothing is sent. */
 int dur__pg_batch_add_rows(dur__pg_batch *batch, const char *sql, dur__pg_table *table);
@@ -372,6 +375,9 @@ int dur__pg_numbers(dur__pg *store, const char *op, const char *sql, dur__pg_arg
 /* How many rows it wrote. */
 int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, uint64_t *touched,
                   dur_error *err);
+
+/* It returns the row whose lock it is about; none: DUR_ELEASE. */
+int dur__pg_write_locked(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, dur_error *err);
 
 /* pg_schema.c */
 #define DUR__PG_SCHEMA_VERSION 1
@@ -459,6 +465,12 @@ typedef struct dur__pg_fetch_plan {
 void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
                        uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, int64_t round,
                        dur__pg_fetch_plan *plan);
+/* Two parameters: the versions that pass; the texts must live until the statement is sent. */
+typedef struct dur__pg_range {
+    char least[DUR__PG_PIN_SIZE], most[DUR__PG_PIN_SIZE];
+} dur__pg_range;
+void dur__pg_range_args(dur__pg_args *args, const dur_capability_filter *filter, dur__pg_range *texts);
+dur_fetched_message dur__pg_read_message(const PGresult *rows, int row, int column, dur_arena *arena);
 /* held may be NULL where nothing is held. */
 void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, dur_arena *arena,
                         dur_orchestration_item **items, size_t *count, dur_held_message **held, size_t *held_count);
@@ -513,9 +525,9 @@ void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t co
 void dur__pg_inbox_close(dur__pg_lane *lane); /* nobody will take what waits there */
 
 /* pg_notify.c */
-void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but); /* lanes and watches */
+void dur__pg_wake(dur__pg *store, const dur__pg_lane *but, const char *instance); /* lanes and watches */
 void dur__pg_wake_lanes(dur__pg *store, const dur__pg_lane *but);
-void dur__pg_wake_watches(dur__pg *store, const char *instance);
+void dur__pg_wake_watches(dur__pg *store, const char *instance); /* of the instance; NULL: all */
 bool dur__pg_may_notify(dur__pg *store, bool urgent);
 void dur__pg_session_known(dur__pg *store, int backend, bool ours);
 bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner); /* true: something for us */
@@ -561,6 +573,9 @@ int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err);
 void dur__pg_lane_lost(dur__pg_lane *lane, int backend, dur_turn_commit **turns, size_t count);
 /* Where there is a doubt: what the lane holds is what the store says that it holds. */
 int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err);
+
+/* pg_read.c: key, value, stamp, from this column on; NULL: there are none. */
+dur_key_value *dur__pg_read_values(const PGresult *rows, int from, int count, int column, dur_arena *arena);
 
 /* pg_look.c */
 /* before: the last look of this process, which may have been before this peer came. */
@@ -623,11 +638,10 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 #define DUR__PG_SWEEP                                                                                                  \
     "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY
 /*
- * Parts of a statement that ends the leases of i0 (instance_id, acquisitions, less, died), which were locked by a
- * statement before it.  Its holder no longer has its
- * messages.  Attempts were counted at the acquisition; `less` takes one back.  A commit since then (acquisitions 0) has
- * cleared them, and need not have touched the messages that it left.  What was handed to a lease that was held is not
- * counted: its attempts were made negative.
+ * Parts of a statement that ends the leases of i0 (instance_id, acquisitions, less, died, until), which were locked by
+ * a statement before it.  Its holder no longer has its messages.  Attempts were counted at the acquisition; `less`
+ * takes one back.  A commit since then (acquisitions 0) has cleared them, and need not have touched the messages that
+ * it left. What was handed to a lease that was held is not counted: its attempts were made negative.
  */
 #define DUR__PG_TAKE_BACK                                                                                              \
     "g AS (UPDATE @queue q SET delivered = 0, attempts = CASE WHEN q.attempts < 0 THEN -q.attempts WHEN"               \
@@ -668,23 +682,24 @@ const char *dur__pg_handler_of(const dur_message_row *item);
 #define DUR__PG_IS_OPEN(i)                                                                                             \
     "(coalesce(" i ".status, 1) NOT IN (2, 3) AND coalesce(" DUR__PG_LAST_OF(i, "open") ", 0) > 0)"
 /*
- * All of it, and the rows: they are free at once.  i0 has `died`: the owner has.  What may have been local to it is a
- * reason to look, whatever waits; 2: it was running, or might have been, when the owner died.
+ * All of it, and the rows: they are free from `until` on (0: at once).  `died`: the owner has.  What may have been
+ * local to it is a reason to look, whatever waits; 2: it was running, or might have been, when the owner died.
  */
 #define DUR__PG_LOOK_OF(i, died)                                                                                       \
     "CASE WHEN NOT " DUR__PG_IS_OPEN(i) " THEN " i ".look WHEN " died " AND " i ".acquisitions = 0 THEN 2 ELSE"        \
                                         " greatest(" i ".look, 1) END"
-#define DUR__PG_END_LEASES_AND(columns)                                                                                \
-    DUR__PG_TAKE_BACK                                                                                                  \
-    ", " DUR__PG_WAITING ", f AS MATERIALIZED (SELECT m.*, " DUR__PG_LOOK_OF(                                          \
-        "x", "m.died") " AS look, #now AS now FROM m JOIN @instances x ON x.instance_id = m.instance_id) UPDATE "      \
-                       "@instances i SET token ="                                                                      \
-                       " NULL, owner = NULL, holder = NULL, look = f.look, expires_at = NULL, acquisitions = "         \
-                       "greatest(i.acquisitions -"                                                                     \
-                       " f.less, 0), ready_at = CASE WHEN f.look > 0 THEN least(f.at, f.now) ELSE f.at END," columns   \
-                       " ready_due = CASE WHEN f.look > 0 THEN 0 ELSE coalesce(f.due, 0) END FROM f WHERE "            \
-                       "i.instance_id = f.instance_id"
-#define DUR__PG_END_LEASES DUR__PG_END_LEASES_AND("")
+#define DUR__PG_ENDS                                                                                                   \
+    DUR__PG_TAKE_BACK ", " DUR__PG_WAITING ", f AS MATERIALIZED (SELECT m.*, CASE WHEN x.token IS NULL THEN x.look"    \
+                      " ELSE " DUR__PG_LOOK_OF(                                                                        \
+                          "x", "m.died") " END AS look, #now AS now FROM m JOIN @instances x ON x.instance_id ="       \
+                                         " m.instance_id)"
+#define DUR__PG_END_ROWS(columns)                                                                                      \
+    "UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, look = f.look, expires_at = NULL,"             \
+    " acquisitions = greatest(i.acquisitions - f.less, 0), not_before = f.until," columns                              \
+    " ready_at = CASE WHEN f.look > 0 THEN greatest(least(f.at, f.now), f.until) ELSE f.at + greatest(f.until - f.at," \
+    " 0) END, ready_due = CASE WHEN f.look > 0 THEN f.until ELSE greatest(coalesce(f.due, 0), f.until) END FROM f"     \
+    " WHERE i.instance_id = f.instance_id"
+#define DUR__PG_END_LEASES DUR__PG_ENDS " " DUR__PG_END_ROWS("")
 /* A row h of history, as dur__pg_read_blocks reads it: in order of first_id. */
 #define DUR__PG_BLOCK "h.execution_id, h.first_id, h.count, h.block"
 /* The events of `count` rows that are of one instance, from row `from` on, whose block begins at this column. */

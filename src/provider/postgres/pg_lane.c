@@ -88,18 +88,12 @@ void dur__pg_lane_close(dur_lane *base) {
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------- */
 
-/* It need not be durable: the commit that it is about is. */
-static const char notify_sql[] = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($2::text, '')";
-
 static void flush_notification(dur__pg_lane *lane) {
-    dur__pg_args args;
     dur__pg_batch batch;
     lane->notify_pending = lane->notify_urgent = false;
     if (dur__pg_connect(lane->conn, NULL) != DUR_OK) return;
     dur__pg_batch_begin(&batch, lane->conn, false);
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_text(&args, lane->store->channel);
-    dur__pg_batch_add(&batch, notify_sql, &args);
+    dur__pg_batch_notify_first(&batch);
     (void)dur__pg_batch_run(&batch, "postgres.notify", NULL);
     dur__pg_batch_end(&batch);
 }
@@ -238,13 +232,8 @@ int dur__pg_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
         dur__pg_lease_told(lane, instance);
         *count = (size_t)PQntuples(result);
         *out = dur_arena_zalloc(arena, (*count + 1) * sizeof(**out));
-        for (int i = 0; i < PQntuples(result); i++) {
-            (*out)[i].id = dur__pg_get_u64(result, i, 0);
-            (*out)[i].due_ms = dur__pg_get_u64(result, i, 1);
-            (*out)[i].attempt_count = (uint32_t)dur__pg_get_u64(result, i, 2);
-            (*out)[i].queue = dur__pg_get_text(result, i, 3, arena);
-            (*out)[i].json = dur__pg_get_json(result, i, 4, arena);
-        }
+        for (int i = 0; i < PQntuples(result); i++)
+            (*out)[i] = dur__pg_read_message(result, i, 0, arena);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -259,13 +248,7 @@ static void read_history(const dur__pg_batch *batch, int held, int events, int k
     out->acquisitions = (uint32_t)dur__pg_get_u64(row, 0, 3);
     out->last_event_id = dur__pg_get_u64(row, 0, 4);
     out->history = dur__pg_read_blocks(rows, 0, PQntuples(rows), 0, out->instance, arena, &out->history_count);
-    dur_key_value *all = dur_arena_zalloc(arena, ((size_t)PQntuples(values) + 1) * sizeof(*all));
-    for (int i = 0; i < PQntuples(values); i++) {
-        all[i].key = dur__pg_get_text(values, i, 0, arena);
-        all[i].value = dur__pg_get_text(values, i, 1, arena);
-        all[i].last_updated_at_ms = dur__pg_get_u64(values, i, 2);
-    }
-    out->kv = PQntuples(values) > 0 ? all : NULL;
+    out->kv = dur__pg_read_values(values, 0, PQntuples(values), 0, arena);
     out->kv_count = (size_t)PQntuples(values);
 }
 

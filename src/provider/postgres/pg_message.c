@@ -120,8 +120,8 @@ static const char send_sql[] = /* which were sent, from 1 on; nobody asks that o
     "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) WHEN x.delay < 0"
     " AND x.due <= n.now THEN 0 ELSE x.due END AS due_ms, n.now FROM (SELECT #now AS now) n,"
     " unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[],"
-    " $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS x(instance, kind, execution, activity, queue, due, delay,"
-    " json, handler, parent, at) WHERE " MAY_SEND "),"
+    " $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS x(instance, kind, execution, activity, queue, due,"
+    " delay, json, handler, parent, at) WHERE " MAY_SEND "),"
     " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json,"
     " handler, parent)"
     " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN
@@ -141,9 +141,10 @@ static const char send_sql[] = /* which were sent, from 1 on; nobody asks that o
     " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.q_at) END AS at,"
     " CASE WHEN i.known THEN least(o.due, g.due)"
     " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"
-    " ELSE coalesce(least(o.due, g.q_due), 0) END AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY
-    ")) AS anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON"
-    " i.instance_id = g.instance, LATERAL (SELECT CASE WHEN i.ready_at IS NOT NULL THEN i.ready_due END AS due) o),"
+    " ELSE coalesce(least(o.due, g.q_due), 0) END AS due,"
+    " NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY ")) AS"
+    " anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON i.instance_id ="
+    " g.instance, LATERAL (SELECT CASE WHEN i.ready_at IS NOT NULL THEN i.ready_due END AS due) o),"
     " u AS (UPDATE @instances i SET known = r.known,"
     " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"
     " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"
@@ -182,12 +183,10 @@ void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
 int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
                                      dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
     dur__pg_batch batch;
     dur__pg_outbox box;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
-    dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
     dur__pg_outbox_send_locks(&box, &batch);
@@ -196,11 +195,7 @@ int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *
     code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
     dur__pg_batch_end(&batch);
     dur__pg_outbox_end(&box);
-    dur__pg_return(conn);
-    if (code == DUR_OK) {
-        dur__pg_wake_lanes(store, NULL);
-        dur__pg_wake_watches(store, item->instance);
-    }
+    if (code == DUR_OK) dur__pg_wake(store, NULL, item->instance);
     return code;
 }
 
@@ -386,9 +381,6 @@ int dur__pg_enqueue_existing(dur_provider *self, const dur_message_row *item, ui
     if (code != DUR_OK) return code;
     code = dur__pg_existing_on(conn, item, delay_ms, err);
     dur__pg_return(conn);
-    if (code == DUR_OK) {
-        dur__pg_wake_lanes(store, NULL);
-        dur__pg_wake_watches(store, item->instance);
-    }
+    if (code == DUR_OK) dur__pg_wake(store, NULL, item->instance);
     return code;
 }

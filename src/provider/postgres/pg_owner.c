@@ -327,7 +327,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         look_at_store(store, keeper, batch.results[beat], out);
         look_at_peers(store, keeper, batch.results[beat], asked_us, out);
         out->crashed_at_ms = dur__pg_get_u64(batch.results[beat], 0, 10); /* those of this look come with the next */
-        if (out->freed > 0) dur__pg_wake_local(store, NULL);
+        if (out->freed > 0) dur__pg_wake(store, NULL, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
     }
     dur__pg_batch_end(&batch);
@@ -345,7 +345,7 @@ int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err)
     if (code == DUR_OK) code = dur__pg_owner_free(keeper->conn, owner, RELEASE_US, &freed, &finished, err);
     if (code == DUR_OK) { /* what somebody holds just now is freed by whoever beats next */
         keeper_free(keeper);
-        dur__pg_wake_local(store, NULL);
+        dur__pg_wake(store, NULL, NULL);
         return DUR_OK;
     }
     dur__mutex_lock(&store->mutex);

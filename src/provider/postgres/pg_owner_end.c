@@ -89,8 +89,9 @@ static const char lost_sql[] = "INSERT INTO @lost (holder, instance_id, at_ms) S
                                " ANY ($2::text[]) AND owner = $3::text AND holder IS NOT NULL AND NOT " CLEAN;
 static const char leases_sql[] =
     "WITH c AS MATERIALIZED (SELECT " CLEAN " AS clean), i0 AS (SELECT x.instance_id, x.acquisitions, c.clean::integer"
-    " AS less, NOT c.clean AS died FROM @instances x, c WHERE x.instance_id = ANY ($2::text[]) AND x.owner = $3::text),"
-    " " DUR__PG_END_LEASES_AND(
+    " AS less, NOT c.clean AS died, 0 AS until FROM @instances x, c WHERE x.instance_id = ANY ($2::text[]) AND x.owner ="
+    " $3::text),"
+    " " DUR__PG_ENDS " " DUR__PG_END_ROWS(
         " crashes = i.crashes + CASE WHEN f.died AND i.acquisitions > 0 THEN 1 ELSE 0 END, crashes_alone ="
         " i.crashes_alone + CASE WHEN f.died AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,");
 static const char works_sql[] =

@@ -60,49 +60,39 @@ static void begin(dur__pg *store, dur__pg_args *args, const char *instance, uint
     dur__pg_id(args, execution_id);
 }
 
-static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, uint64_t execution_id,
-                     const dur_event_row *events, size_t count, dur_error *err) {
+int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                   size_t count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     dur__pg_batch batch;
-    dur__pg_array id = dur__pg_array_i64(), blocks = dur__pg_array_text();
+    dur__pg_table rows = dur__pg_table_of("it");
     dur__buf block = { 0 };
+    for (size_t i = 0; i < count; i++)
+        if (events[i].event_id == 0)
+            return dur_error_set(err, DUR_EINVAL, false, "postgres.append", "event %zu has id 0", i);
+    if (count == 0) return DUR_OK;
+    int code = dur__pg_batch_open(&batch, store, true, err);
+    if (code != DUR_OK) return code;
     for (size_t i = 0; i < count; i++) {
         dur__buf_clear(&block);
         (void)dur__block_pack(&block, instance, execution_id, &events[i], 1, SIZE_MAX);
-        dur__pg_add_i64(&id, (int64_t)events[i].event_id);
-        dur__pg_add_json(&blocks, (dur_text){ block.data, block.size });
+        dur__pg_put_id(&rows, events[i].event_id);
+        dur__pg_put_json(&rows, (dur_text){ block.data, block.size });
     }
     dur__buf_free(&block);
-    dur__pg_batch_begin(&batch, conn, true);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, make_sql, &args);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, execution_sql, &args);
     begin(store, &args, instance, execution_id);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &blocks);
+    dur__pg_table_args(&args, &rows);
     dur__pg_batch_add(&batch, append_sql, &args);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, mark_sql, &args);
     dur__pg_batch_notify(&batch);
-    int code = dur__pg_batch_run(&batch, "postgres.append", err);
+    code = dur__pg_batch_run(&batch, "postgres.append", err);
     if (code == DUR_ECONFLICT) code = dur_error_set(err, DUR_ECONFLICT, false, "postgres.append", "duplicate event");
     dur__pg_batch_end(&batch);
-    return code;
-}
-
-int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
-                   size_t count, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
-    for (size_t i = 0; i < count; i++)
-        if (events[i].event_id == 0)
-            return dur_error_set(err, DUR_EINVAL, false, "postgres.append", "event %zu has id 0", i);
-    if (count == 0) return DUR_OK;
-    int code = dur__pg_borrow(store, &conn, err);
-    if (code != DUR_OK) return code;
-    code = append_on(store, conn, instance, execution_id, events, count, err);
-    dur__pg_return(conn);
     return code;
 }
 
@@ -156,23 +146,26 @@ static const char values_sql[] =
     " k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE"
     " d.instance_id = k.instance_id AND d.key = k.key) ORDER BY 1";
 
-static void read_value(const PGresult *rows, int row, dur_arena *arena, void *out) {
-    dur_key_value *pair = out;
-    pair->key = dur__pg_get_text(rows, row, 0, arena);
-    pair->value = dur__pg_get_text(rows, row, 1, arena);
-    pair->last_updated_at_ms = dur__pg_get_u64(rows, row, 2);
+dur_key_value *dur__pg_read_values(const PGresult *rows, int from, int count, int column, dur_arena *arena) {
+    dur_key_value *all = count > 0 ? dur_arena_zalloc(arena, (size_t)count * sizeof(*all)) : NULL;
+    for (int i = 0; i < count; i++)
+        all[i] = (dur_key_value){ .key = dur__pg_get_text(rows, from + i, column, arena),
+                                  .value = dur__pg_get_text(rows, from + i, column + 1, arena),
+                                  .last_updated_at_ms = dur__pg_get_u64(rows, from + i, column + 2) };
+    return all;
 }
 
 int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
                               size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_value };
+    PGresult *rows;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
-    int code = dur__pg_list(store, "postgres.kv", values_sql, &args, &rows, err);
-    *out = rows.rows;
-    *count = rows.count;
+    int code = dur__pg_one(store, "postgres.kv", values_sql, &args, false, &rows, err);
+    *count = code == DUR_OK ? (size_t)PQntuples(rows) : 0;
+    *out = dur__pg_read_values(rows, 0, (int)*count, 0, arena);
+    PQclear(rows);
     return code;
 }
 

@@ -85,23 +85,15 @@ static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *
     static const dur_handler_filter none = { NULL, 0 };
     dur__pg_args args;
     dur__pg_array tags = dur__pg_array_text();
-    char least[64] = "", most[64] = "";
+    dur__pg_range texts;
     const dur_work_fetch *work = asks_for_work(round) ? round->work : NULL;
-    const dur_capability_filter *filter = round->fetch != NULL ? round->fetch->filter : NULL;
-    bool filtered = filter != NULL && filter->count > 0;
     for (size_t i = 0; work != NULL && i < work->tags.tag_count; i++)
         dur__pg_add_text(&tags, work->tags.tags[i]);
-    if (filtered) {
-        dur_semver min = filter->ranges[0].min, max = filter->ranges[0].max;
-        snprintf(least, sizeof(least), "{%u,%u,%u}", min.major, min.minor, min.patch);
-        snprintf(most, sizeof(most), "{%u,%u,%u}", max.major, max.minor, max.patch);
-    }
     dur__pg_args_begin(lane->store, &args);
     dur__pg_i64(&args, lane->holder);
     dur__pg_i64(&args, work != NULL ? (int64_t)work->tags.mode : -1);
     dur__pg_array_arg(&args, &tags);
-    dur__pg_text(&args, filtered ? least : NULL);
-    dur__pg_text(&args, filtered ? most : NULL);
+    dur__pg_range_args(&args, round->fetch != NULL ? round->fetch->filter : NULL, &texts);
     dur__pg_i64(&args, (int64_t)low_ms);
     dur__pg_handlers(&args, round->fetch != NULL ? round->fetch->handlers : lane->handlers);
     dur__pg_handlers(&args, work != NULL ? work->handlers : &none);
@@ -400,7 +392,7 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
         dur__pg_inbox_answer(lane, turns, count);
         dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
-        dur__pg_wake_local(lane->store, lane);
+        dur__pg_wake(lane->store, lane, NULL);
         round->settles = lane->unknown;
         code = dur__pg_connect(lane->conn, &mine);
         if (code == DUR_OK && !lane->unknown) (void)run_batch(lane, arena, round, NULL, 0, false, &refused, NULL);

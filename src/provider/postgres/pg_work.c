@@ -190,7 +190,7 @@ int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
     if (code != DUR_OK) return code;
     dur__pg_acks_commit(store, conn, acks, count);
     dur__pg_return(conn);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return DUR_OK;
 }
 
@@ -224,9 +224,8 @@ static const char enqueue_sql[] =
 int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    dur__pg_conn *conn;
     dur__pg_batch batch;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, item->instance);
@@ -236,40 +235,15 @@ int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message_row *item, 
     dur__pg_text(&args, item->session_id);
     dur__pg_json(&args, item->json);
     dur__pg_text(&args, dur__pg_handler_of(item));
-    dur__pg_batch_begin(&batch, conn, true);
     dur__pg_batch_add(&batch, enqueue_sql, &args);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.enqueue_work", err);
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
-    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    if (code == DUR_OK) dur__pg_wake(store, NULL, NULL);
     return code;
 }
 
 #define CLAIMED "w.token = $2::text AND (w.owner IS NOT NULL OR w.until_ms > #now)"
-
-static int gone(dur_error *err, const char *op) {
-    return dur_error_set(err, DUR_ELEASE, false, op, "the worker row is gone or its lock has ended");
-}
-
-typedef struct on_claimed {
-    const char *op, *sql; /* about the row with this token; returns it */
-    const char *token;
-    void (*add)(dur__pg_args *args, const void *data); /* the other parameters */
-    const void *data;
-} on_claimed;
-
-static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
-    dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, what->token);
-    what->add(&args, what->data);
-    int code = dur__pg_one(store, what->op, what->sql, &args, true, &result, err);
-    if (code == DUR_OK && PQntuples(result) == 0) code = gone(err, what->op);
-    PQclear(result);
-    return code;
-}
 
 /* clang-format off */
 static const char renew_sql[] =
@@ -278,13 +252,17 @@ static const char renew_sql[] =
     " " CLAIMED " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
 /* clang-format on */
 
-static void renew_args(dur__pg_args *args, const void *data) {
-    dur__pg_u64(args, *(const uint64_t *)data);
+static void token_args(dur__pg *store, dur__pg_args *args, const char *lock_token) {
+    dur__pg_args_begin(store, args);
+    dur__pg_text(args, lock_token);
 }
 
 int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
-    const on_claimed renew = { "postgres.renew_work", renew_sql, lock_token, renew_args, &extend_ms };
-    return do_claimed(dur__pg_of(self), &renew, err);
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    token_args(store, &args, lock_token);
+    dur__pg_u64(&args, extend_ms);
+    return dur__pg_write_locked(store, "postgres.renew_work", renew_sql, &args, err);
 }
 
 static const char abandon_sql[] =
@@ -293,23 +271,15 @@ static const char abandon_sql[] =
     " crashes = CASE WHEN $4::boolean THEN w.crashes ELSE 0 END,"
     " crashes_alone = CASE WHEN $4::boolean THEN w.crashes_alone ELSE 0 END WHERE " CLAIMED " RETURNING 1";
 
-typedef struct abandoning {
-    uint64_t delay_ms;
-    bool ignore_attempt;
-} abandoning;
-
-static void abandon_args(dur__pg_args *args, const void *data) {
-    const abandoning *how = data;
-    dur__pg_u64(args, how->delay_ms);
-    dur__pg_bool(args, how->ignore_attempt);
-}
-
 int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                               dur_error *err) {
-    const abandoning how = { delay_ms, ignore_attempt };
-    const on_claimed abandon = { "postgres.abandon_work", abandon_sql, lock_token, abandon_args, &how };
-    int code = do_claimed(dur__pg_of(self), &abandon, err);
-    dur__pg_wake_local(dur__pg_of(self), NULL);
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    token_args(store, &args, lock_token);
+    dur__pg_u64(&args, delay_ms);
+    dur__pg_bool(&args, ignore_attempt);
+    int code = dur__pg_write_locked(store, "postgres.abandon_work", abandon_sql, &args, err);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }
 
@@ -321,12 +291,9 @@ static const char alone_sql[] =
 int dur__pg_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    int code = dur__pg_one(store, "postgres.alone_ended", alone_sql, &args, true, &result, err);
-    PQclear(result);
-    return code;
+    uint64_t touched;
+    token_args(store, &args, lock_token);
+    return dur__pg_write(store, "postgres.alone_ended", alone_sql, &args, &touched, err);
 }
 
 static const char bury_sql[] =
@@ -334,13 +301,12 @@ static const char bury_sql[] =
     " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id, $3::text, #now, d.json FROM d"
     " RETURNING 1";
 
-static void bury_args(dur__pg_args *args, const void *data) {
-    dur__pg_text(args, data);
-}
-
 int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err) {
-    const on_claimed bury = { "postgres.dead_letter_work", bury_sql, lock_token, bury_args, reason };
-    return do_claimed(dur__pg_of(self), &bury, err);
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    token_args(store, &args, lock_token);
+    dur__pg_text(&args, reason);
+    return dur__pg_write_locked(store, "postgres.dead_letter_work", bury_sql, &args, err);
 }
 
 /* ---- arrays of claims -------------------------------------------------------------------------------------------- */
@@ -387,7 +353,7 @@ int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, siz
     uint64_t touched;
     claims_args(store, &args, claims, count);
     int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, &touched, err);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }
 
