@@ -311,11 +311,10 @@ static const char forget_sql[] = "DELETE FROM @dead_letters WHERE id = ANY ($2::
 int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    uint64_t gone;
     dur__pg_array array = ids_array(ids, count);
     dur__pg_args_begin(store, &args);
     dur__pg_array_arg(&args, &array);
-    return dur__pg_write(store, "postgres.delete_dead_letters", forget_sql, &args, &gone, err);
+    return dur__pg_write(store, "postgres.delete_dead_letters", forget_sql, &args, NULL, err);
 }
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */

@@ -50,14 +50,8 @@ static bool concerns_lanes(const dur__pg_part *part) {
 }
 
 bool dur__pg_turn_seen(const dur_turn_commit *turn) {
-    if (turn->metadata.status > DUR_STATUS_RUNNING || turn->take_over || turn->set_suspended) return true;
-    for (size_t i = 0; i < turn->event_count; i++) {
-        dur_event_kind kind = turn->events[i].kind;
-        if (kind == DUR_EVENT_CUSTOM_STATUS_UPDATED || kind == DUR_EVENT_KEY_VALUE_SET ||
-            kind == DUR_EVENT_KEY_VALUE_CLEARED || kind == DUR_EVENT_KEY_VALUES_CLEARED)
-            return true;
-    }
-    return false;
+    return turn->metadata.status > DUR_STATUS_RUNNING || turn->take_over || turn->set_suspended ||
+           dur__turn_custom_status(turn) != NULL || dur__pg_touches_values(turn);
 }
 
 /* It locks something in the name of the owner: an instance that begins, work, a session. */
@@ -208,8 +202,9 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
         turns[i]->lease_kept = parts.all[i].facts.keeps;
         read_work(works, &row, lane, turns[i]);
         if (lane == NULL) continue;
-        dur__pg_timers_note(lane, turns[i], parts.all[i].keeps_timers ? timers : NULL, &timer);
-        dur__pg_lease_commit(lane, turns[i]);
+        dur__pg_lease *lease = dur__pg_lease_commit(lane, turns[i]);
+        if (lease != NULL)
+            dur__pg_timers_note(lane, lease, turns[i], parts.all[i].keeps_timers ? timers : NULL, &timer);
         for (size_t k = 0; !parts.all[i].keeps_timers && k < turns[i]->orchestrator_item_count; k++)
             dur__pg_lease_told(lane, turns[i]->orchestrator_items[k].instance);
     }
@@ -268,8 +263,7 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
         size_t before = count;
         outcome what = commit_once(store, conn, lane, turns, count, &err);
         if (what == COMMITTED) return;
-        if (what == REFUSED && dur__pg_leave_refused(store, conn, lane, arena, turns, &count, &err) != DUR_OK)
-            what = FAILED;
+        if (what == REFUSED && dur__pg_leave_refused(conn, lane, arena, turns, &count, &err) != DUR_OK) what = FAILED;
         if ((what == REFUSED || what == HELD) && count == before && lane != NULL)
             count = dur__pg_leave_held_up(lane, turns, count, true);
         if (count < before) continue;

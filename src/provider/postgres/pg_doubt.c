@@ -53,8 +53,7 @@ static const char blame_sql[] =
 int dur__pg_blame(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    uint64_t touched;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
-    return dur__pg_write(store, "postgres.blame", blame_sql, &args, &touched, err);
+    return dur__pg_write(store, "postgres.blame", blame_sql, &args, NULL, err);
 }

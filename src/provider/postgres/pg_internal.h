@@ -12,6 +12,7 @@
 #define DURITE_PROVIDER_PG_INTERNAL_H
 
 #include "base/buf.h"
+#include "base/heap.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/thread.h"
@@ -152,13 +153,6 @@ typedef struct dur__pg_keeper {
     dur__link link;
 } dur__pg_keeper;
 
-/* Timers of a lane's instances (pg_timer.c). */
-typedef struct dur__pg_timers {
-    struct dur__pg_timer **heap; /* not handed out yet, the first one on top */
-    size_t count, room;
-    dur__map by_id, instances;
-} dur__pg_timers; /* zeroed: none */
-
 typedef struct dur__pg_lane {
     dur_lane base;
     dur__pg *store;
@@ -201,7 +195,8 @@ typedef struct dur__pg_lane {
     uint64_t session;         /* the one in which that was learned: another may find another database */
     int64_t rounds;           /* number of the last one; the first is DUR__PG_NO_ROUND + 1 */
     int64_t unknown_round;    /* … of the one whose outcome was not learned */
-    dur__pg_timers timers;    /* what its instances wait for, see pg_timer.c */
+    dur__heap timers;         /* of its leases, those that it has not handed out, see pg_timer.c */
+    dur__map timers_by_id;    /* all of them */
     dur__link starts;         /* taken from the inbox, not written yet */
     uint64_t start_serial;
     char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
@@ -372,7 +367,7 @@ int dur__pg_first_text(dur__pg *store, const char *op, const char *sql, dur__pg_
 /* The first row, a number in each column. */
 int dur__pg_numbers(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, uint64_t *const *out,
                     size_t count, bool *found, dur_error *err);
-/* How many rows it wrote. */
+/* How many rows it wrote, where somebody asks. */
 int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, uint64_t *touched,
                   dur_error *err);
 
@@ -431,7 +426,8 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
                        dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan);
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
                         dur_turn_commit **turns, size_t count);
-bool dur__pg_turn_seen(const dur_turn_commit *turn); /* it changes what watches watch */
+bool dur__pg_touches_values(const dur_turn_commit *turn); /* key-value state */
+bool dur__pg_turn_seen(const dur_turn_commit *turn);      /* it changes what watches watch */
 /* All of them; where the batch is refused, without those that are found to be the reason.  Each turn has its answer. */
 void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
                           dur_turn_commit **turns, size_t count);
@@ -441,15 +437,13 @@ void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
 bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
 /* pg_refused.c: answer those of the turns that a comparison refuses; how many are left, in front.  DUR_OK: it was
    learned. */
-int dur__pg_leave_refused(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t *count, dur_error *err);
+int dur__pg_leave_refused(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
+                          size_t *count, dur_error *err);
 
 /* pg_timer.c */
 uint64_t dur__pg_timers_next(const dur__pg_lane *lane); /* when the first of them is due; DUR_NEVER: there is none */
 /* All that are due, behind what is held already. */
 void dur__pg_timers_hand_out(dur__pg_lane *lane, uint64_t now_ms, dur_arena *arena, dur_round *round);
-void dur__pg_timers_forget(dur__pg_lane *lane, const char *instance);
-void dur__pg_timers_forget_all(dur__pg_lane *lane);
 
 /* pg_held_up.c */
 bool dur__pg_waited_too_long(const dur__pg_batch *batch); /* it failed because somebody held a row */
@@ -558,15 +552,18 @@ typedef struct dur__pg_lease {
     bool may_be_over;       /* … and would have ended the lease … */
     uint64_t doubtful_last; /* … or would have brought its history here */
     bool accounted;         /* while both sides are compared: the store says the same, or has told where it went */
+    dur__link timers;       /* see pg_timer.c */
+    size_t timer_count;
     char instance[];
 } dur__pg_lease;
+void dur__pg_timers_forget(dur__pg_lane *lane, dur__pg_lease *of);
 dur__pg_lease *dur__pg_lease_of(const dur__pg_lane *lane,
                                 const dur_turn_commit *turn); /* under its token; NULL: none */
 void dur__pg_lease_note(dur__pg_lane *lane, const dur_orchestration_item *item);
-void dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn); /* it is committed */
+dur__pg_lease *dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn); /* NULL: it has ended */
 void dur__pg_lease_told(dur__pg_lane *lane, const char *instance); /* it was given a message: it is bare no more */
 void dur__pg_lease_forget(dur__pg_lane *lane, const char *instance);
-void dur__pg_leases_forget_all(dur__pg_lane *lane);
+void dur__pg_leases_free(dur__pg_lane *lane);
 /* Before anything of a round: a new session may find another database, also in the middle of one. */
 int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err);
 /* A batch of the lane was not answered; turns: those in it. */

@@ -76,9 +76,8 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__list_unlink(&lane->link);
     dur__mutex_unlock(&lane->store->mutex);
     dur__pg_inbox_close(lane);
-    dur__pg_timers_forget_all(lane);
     dur__pg_held_up_forget(lane);
-    dur__pg_leases_forget_all(lane);
+    dur__pg_leases_free(lane);
     dur__buf_free(&lane->unborn_works.data);
     leave(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */

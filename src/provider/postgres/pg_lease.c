@@ -27,22 +27,24 @@ dur__pg_lease *dur__pg_lease_of(const dur__pg_lane *lane, const dur_turn_commit 
     return self != NULL && dur__str_eq(self->token, turn->lock_token) ? self : NULL;
 }
 
-static void lease_free(dur__pg_lease *self) {
+static void lease_free(dur__pg_lane *lane, dur__pg_lease *self) {
     if (self == NULL) return;
+    dur__pg_timers_forget(lane, self);
     dur__free(self->token);
     dur__free(self);
 }
 
 void dur__pg_lease_forget(dur__pg_lane *lane, const char *instance) {
-    if (lane->leases.count > 0) lease_free(dur__map_remove(&lane->leases, instance));
+    if (lane->leases.count > 0) lease_free(lane, dur__map_remove(&lane->leases, instance));
 }
 
-void dur__pg_leases_forget_all(dur__pg_lane *lane) {
+void dur__pg_leases_free(dur__pg_lane *lane) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&lane->leases, &i)) != NULL;)
-        lease_free(entry->value);
+        lease_free(lane, entry->value);
     dur__map_free(&lane->leases);
-    memset(&lane->leases, 0, sizeof(lane->leases));
+    dur__map_free(&lane->timers_by_id);
+    dur__heap_free(&lane->timers);
 }
 
 static dur__pg_lease *remember(dur__pg_lane *lane, const char *instance, const char *token) {
@@ -54,6 +56,7 @@ static dur__pg_lease *remember(dur__pg_lane *lane, const char *instance, const c
     memcpy(self->instance, instance, size);
     self->token = dur__xstrdup(token);
     self->last = DUR_NOT_COMPARED;
+    dur__list_init(&self->timers);
     dur__map_put(&lane->leases, self->instance, self);
     return self;
 }
@@ -71,30 +74,21 @@ void dur__pg_lease_note(dur__pg_lane *lane, const dur_orchestration_item *item) 
                  !item->more_messages && item->acquisitions == 1;
 }
 
-static bool leaves_values(const dur_turn_commit *turn) {
-    for (size_t i = 0; i < turn->event_count; i++) {
-        dur_event_kind kind = turn->events[i].kind;
-        if (kind == DUR_EVENT_KEY_VALUE_SET || kind == DUR_EVENT_KEY_VALUE_CLEARED ||
-            kind == DUR_EVENT_KEY_VALUES_CLEARED)
-            return true;
-    }
-    return false;
-}
-
-void dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn) {
+dur__pg_lease *dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn) {
+    if (turn->writes_start) dur__pg_lease_forget(lane, turn->instance); /* of another that had its id */
     if (!dur__turn_facts_of(turn).keeps) {
         dur__pg_lease_forget(lane, turn->instance);
-        return;
+        return NULL;
     }
-    if (turn->writes_start) dur__pg_lease_forget(lane, turn->instance); /* of another that had its id */
     dur__pg_lease *self = remember(lane, turn->instance, turn->lock_token);
     self->committed = true;
     if (turn->writes_start) self->bare = true;
-    if (leaves_values(turn)) self->bare = false;
-    if (turn->event_count == 0) return;
+    if (dur__pg_touches_values(turn)) self->bare = false;
+    if (turn->event_count == 0) return self;
     self->execution = turn->execution_id;
     self->last =
         turn->expected_last != DUR_NOT_COMPARED ? turn->events[turn->event_count - 1].event_id : DUR_NOT_COMPARED;
+    return self;
 }
 
 void dur__pg_lease_told(dur__pg_lane *lane, const char *instance) {
@@ -227,9 +221,7 @@ static void end_comparison(dur__pg_lane *lane, bool done) {
         if (!done) continue;
         self->in_doubt = false;
         self->last = DUR_NOT_COMPARED; /* until its next turn, of which it is compared */
-        if (!over) continue;
-        dur__pg_timers_forget(lane, self->instance);
-        dur__pg_lease_forget(lane, self->instance);
+        if (over) dur__pg_lease_forget(lane, self->instance);
     }
 }
 

@@ -24,13 +24,13 @@ static const char turns_sql[] =
     " t.asks & 1 <> 0 AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR i.expires_at > #now),"
     " t.asks & 2 <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = t.id AND q.kind = " DUR__PG_CANCEL "),"
     " EXISTS (SELECT 1 FROM unnest($12::bigint[], $13::bigint[]) AS e(turn, id) JOIN @history h ON h.instance_id = t.id"
-    " AND h.execution_id = t.execution AND h.first_id <= e.id AND h.first_id > e.id - h.count WHERE e.turn = t.at)"
+    " AND h.execution_id = t.execution AND h.first_id <= e.id AND h.first_id > e.id - h.count WHERE e.turn = t.at),"
+    " " DUR__PG_SERVER_START
     " FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],"
     " $9::bigint[]) WITH ORDINALITY AS t(id, token, execution, parent, parent_birth, birth, suspended, asks, at) LEFT"
     " JOIN @instances i ON i.instance_id = t.id ORDER BY t.at";
 /* clang-format on */
 static const char works_sql[] = "WITH n AS MATERIALIZED (SELECT #now AS now) " DUR__PG_ARE_CLAIMED;
-static const char server_sql[] = "SELECT " DUR__PG_SERVER_START;
 
 static int send_turns(dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
@@ -134,14 +134,11 @@ static bool say_why(dur_turn_commit *turn, dur__turn_check check) {
     return true;
 }
 
-int dur__pg_leave_refused(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t *count, dur_error *err) {
-    dur__pg_args args;
+int dur__pg_leave_refused(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
+                          size_t *count, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, false);
     int at = send_turns(&batch, lane, turns, *count), works_at = send_works(&batch, turns, *count);
-    dur__pg_args_begin(store, &args);
-    int server_at = dur__pg_batch_add(&batch, server_sql, &args);
     int code = dur__pg_batch_run(&batch, "postgres.commit", err);
     size_t all = *count, kept = 0;
     int work = 0;
@@ -154,7 +151,7 @@ int dur__pg_leave_refused(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
     }
     if (code == DUR_OK) *count = kept;
     if (code == DUR_OK && lane != NULL && lane->server_start != 0 &&
-        lane->server_start != dur__pg_get_i64(batch.results[server_at], 0, 0))
+        lane->server_start != dur__pg_get_i64(batch.results[at], 0, 7))
         atomic_store(&lane->doubts, true); /* before anything else is committed both sides are compared */
     dur__pg_batch_end(&batch);
     return code;

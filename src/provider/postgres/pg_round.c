@@ -236,16 +236,12 @@ static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_rou
 
 /* What it has acquired, been given and lost. */
 static void note_leases(dur__pg_lane *lane, const dur_round *round) {
-    for (size_t i = 0; i < round->item_count; i++) {
-        dur__pg_timers_forget(lane, round->items[i].instance);
+    for (size_t i = 0; i < round->item_count; i++)
         dur__pg_lease_note(lane, &round->items[i]);
-    }
     for (size_t i = 0; i < round->held_count; i++)
         dur__pg_lease_told(lane, round->held[i].instance);
-    for (size_t i = 0; i < round->lost_count; i++) {
-        dur__pg_timers_forget(lane, round->lost[i]);
+    for (size_t i = 0; i < round->lost_count; i++)
         dur__pg_lease_forget(lane, round->lost[i]);
-    }
 }
 
 /* By the time of the last answer and ours since then; all that are due by the time that the round tells. */

@@ -45,7 +45,7 @@ int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args 
                   dur_error *err) {
     PGresult *result;
     int code = dur__pg_one(store, op, sql, args, true, &result, err);
-    *touched = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
+    if (touched != NULL) *touched = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
     PQclear(result);
     return code;
 }

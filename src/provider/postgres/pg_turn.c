@@ -38,7 +38,7 @@ static int64_t flags_of(const dur__pg_part *part) {
 
 /* ---- what becomes of an instance's row --------------------------------------------------------------------------- */
 
-static bool touches_values(const dur_turn_commit *turn) {
+bool dur__pg_touches_values(const dur_turn_commit *turn) {
     for (size_t i = 0; i < turn->event_count; i++) {
         dur_event_kind kind = turn->events[i].kind;
         if (kind == DUR_EVENT_KEY_VALUE_SET || kind == DUR_EVENT_KEY_VALUE_CLEARED ||
@@ -68,11 +68,12 @@ static bool only_goes_on(const dur__pg_part *part) {
 static bool is_bare_end(const dur__pg_part *part, const dur__pg_lane *lane) {
     const dur_turn_commit *turn = part->turn;
     bool over = part->facts.ends_instance && !part->facts.take_over && !turn->remove_work && turn->consume_listed &&
-                turn->orchestrator_item_count == 0 && !touches_values(turn) && !turn->set_suspended &&
+                turn->orchestrator_item_count == 0 && !dur__pg_touches_values(turn) && !turn->set_suspended &&
                 turn->delay_ms == 0;
     if (!over || part->facts.born) return over;
     return part->lease != NULL && part->lease->bare && part->lease->execution == turn->execution_id &&
-           (dur__pg_takes_only_timers(lane, turn) || turn->expected_last == 0) && dur__pg_leaves_no_timer(lane, turn);
+           (dur__pg_takes_only_timers(lane, turn) || turn->expected_last == 0) &&
+           dur__pg_leaves_no_timer(lane, part->lease, turn);
 }
 
 static bool is_in_place(const dur__pg_part *part) {

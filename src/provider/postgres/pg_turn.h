@@ -74,9 +74,10 @@ bool dur__pg_events_are_new(const dur_turn_commit *turn);
 /* pg_timer.c: the timers that the lane keeps */
 bool dur__pg_sends_only_timers(const dur_turn_commit *turn); /* if anything, to itself */
 bool dur__pg_takes_only_timers(const dur__pg_lane *lane, const dur_turn_commit *turn);
-bool dur__pg_leaves_no_timer(const dur__pg_lane *lane, const dur_turn_commit *turn);
+bool dur__pg_leaves_no_timer(const dur__pg_lane *lane, const dur__pg_lease *of, const dur_turn_commit *turn);
 int dur__pg_send_timers(dur__pg_batch *batch, const dur__pg_parts *parts); /* -1: none */
-/* It is committed; ids: of its timers, from *row on, NULL: the lane keeps none of them. */
-void dur__pg_timers_note(dur__pg_lane *lane, const dur_turn_commit *turn, const PGresult *ids, int *row);
+/* It is committed, and keeps its lease; ids: of its timers, from *row on, NULL: the lane keeps none of them. */
+void dur__pg_timers_note(dur__pg_lane *lane, dur__pg_lease *of, const dur_turn_commit *turn, const PGresult *ids,
+                         int *row);
 
 #endif

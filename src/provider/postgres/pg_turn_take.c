@@ -104,23 +104,18 @@ static const char take_listed_sql[] =
     "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
     " WHERE q.instance_id = c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
 
-static const char take_alone_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
-                                     " WHERE q.instance_id = c.instance AND q.id = c.id";
-
 static void send_consumed(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    bool alone = true; /* none of them stands in a named queue */
     dur__pg_table rows = dur__pg_table_of("ti");
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         const dur_turn_commit *turn = part->turn;
         if (!turn->consume_listed || part->facts.born || turn->consumed_count == 0) continue;
-        alone = alone && !part->locks;
         for (size_t k = 0; k < turn->consumed_count; k++) {
             dur__pg_put_text(&rows, turn->instance);
             dur__pg_put_id(&rows, turn->consumed[k]);
         }
     }
-    dur__pg_batch_add_rows(batch, alone ? take_alone_sql : take_listed_sql, &rows);
+    dur__pg_batch_add_rows(batch, take_listed_sql, &rows);
 }
 
 void dur__pg_send_taken(dur__pg_batch *batch, const dur__pg_parts *parts) {

@@ -291,9 +291,8 @@ static const char alone_sql[] =
 int dur__pg_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    uint64_t touched;
     token_args(store, &args, lock_token);
-    return dur__pg_write(store, "postgres.alone_ended", alone_sql, &args, &touched, err);
+    return dur__pg_write(store, "postgres.alone_ended", alone_sql, &args, NULL, err);
 }
 
 static const char bury_sql[] =
@@ -350,9 +349,8 @@ int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size
 int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    uint64_t touched;
     claims_args(store, &args, claims, count);
-    int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, &touched, err);
+    int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, NULL, err);
     dur__pg_wake(store, NULL, NULL);
     return code;
 }
