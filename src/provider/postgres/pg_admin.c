@@ -146,8 +146,7 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     int code = dur__pg_one(store, "postgres.get_instance", get_sql, &args, false, &result, err);
     if (code == DUR_OK && PQntuples(result) == 0) code = not_found(err, "postgres.get_instance", instance);
     if (code == DUR_OK) {
@@ -181,8 +180,7 @@ int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *in
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_execution };
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     int code = dur__pg_list(store, "postgres.list_executions", executions_sql, &args, &rows, err);
     *out = rows.rows;
     *count = rows.count;
@@ -249,15 +247,13 @@ static const char bury_sql[] =
  */
 static const char unknown_sql[] =
     "UPDATE @instances i SET known = false, ready_at = m.at, ready_due = coalesce(m.due, 0) FROM (SELECT"
-    " min(q.order_ms)"
-    " AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = $2::text AND q.queue IS NOT NULL) m WHERE"
-    " i.instance_id = $2::text AND i.known AND NOT i.has_row AND NOT i.has_history AND NOT EXISTS (SELECT 1 FROM"
-    " @queue s"
-    " WHERE s.instance_id = $2::text AND s.kind IN " DUR__PG_STARTS ")";
+    " min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = $2::text AND q.queue IS NOT NULL)"
+    " m WHERE i.instance_id = $2::text AND i.known AND NOT i.has_row AND NOT i.has_history AND NOT EXISTS (SELECT 1"
+    " FROM @queue s WHERE s.instance_id = $2::text AND s.kind IN " DUR__PG_STARTS ")";
 
-static const char sweep_sql[] = "DELETE FROM @instances i WHERE i.instance_id = $2::text AND (i.token IS NULL OR "
-                                "(i.owner IS NULL AND i.expires_at <="
-                                " #now)) AND " DUR__PG_EMPTY;
+static const char sweep_sql[] =
+    "DELETE FROM @instances i WHERE i.instance_id = $2::text AND (i.token IS NULL OR (i.owner IS NULL AND i.expires_at"
+    " <= #now)) AND " DUR__PG_EMPTY;
 
 int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
                                  const char *reason, dur_error *err) {
@@ -267,8 +263,7 @@ int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const
     if (code != DUR_OK) return code;
     dur__pg_batch_add_id(&batch, lock_sql, instance);
     dur__pg_array array = ids_array(ids, count);
-    dur__pg_args_begin(batch.conn->store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(batch.conn->store, &args, instance);
     dur__pg_array_arg(&args, &array);
     dur__pg_text(&args, reason);
     dur__pg_batch_add(&batch, bury_sql, &args);
@@ -359,8 +354,7 @@ static int suspend(dur__pg_conn *conn, const char *instance, const char *reason,
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_batch_add_id(&batch, strong ? lock_sql : lock_to_send_sql, instance);
     for (size_t i = 0; i < COUNT(all); i++) {
-        dur__pg_args_begin(conn->store, &args);
-        dur__pg_text(&args, instance);
+        dur__pg_args_of(conn->store, &args, instance);
         dur__pg_text(&args, reason);
         dur__pg_bool(&args, strong);
         at = dur__pg_batch_add(&batch, all[i], &args);

@@ -121,8 +121,7 @@ int dur__pg_batch_add_rows(dur__pg_batch *batch, const char *sql, dur__pg_table 
 
 int dur__pg_batch_add_id(dur__pg_batch *batch, const char *sql, const char *id) {
     dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, id);
+    dur__pg_args_of(batch->conn->store, &args, id);
     return dur__pg_batch_add(batch, sql, &args);
 }
 
@@ -140,12 +139,8 @@ int dur__pg_batch_add_ids(dur__pg_batch *batch, const char *sql, const dur__pg_a
 static const char notify_inside_sql[] = "SELECT pg_notify($2, '')";
 
 void dur__pg_batch_notify(dur__pg_batch *batch) {
-    dur__pg_args args;
     batch->notify = !batch->inside;
-    if (batch->notify) return;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, batch->conn->store->channel);
-    dur__pg_batch_add(batch, notify_inside_sql, &args);
+    if (batch->inside) dur__pg_batch_add_id(batch, notify_inside_sql, batch->conn->store->channel);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
@@ -208,16 +203,14 @@ static bool read_sync(dur__pg_batch *batch) {
 #define NOT_DURABLE "set_config('synchronous_commit', 'off', true)"
 static const char notify_sql[] = "SELECT " NOT_DURABLE ", pg_notify($2, $3)";
 static const char notify_owners_sql[] =
-    "SELECT " NOT_DURABLE
-    ", pg_notify($2, t.who) FROM (SELECT DISTINCT coalesce(i.owner, '') AS who FROM unnest($3::text[]) AS x(id) "
-    "LEFT JOIN @instances i ON i.instance_id = x.id) t";
+    "SELECT " NOT_DURABLE ", pg_notify($2, t.who) FROM (SELECT DISTINCT coalesce(i.owner, '') AS who FROM"
+    " unnest($3::text[]) AS x(id) LEFT JOIN @instances i ON i.instance_id = x.id) t";
 
 /* In a transaction of its own: a NOTIFY inside would make commits of the whole database wait for each other. */
 static void send_notify(dur__pg_batch *batch) {
     dur__pg_args args;
     say_settings(batch);
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, batch->conn->store->channel);
+    dur__pg_args_of(batch->conn->store, &args, batch->conn->store->channel);
     if (batch->targets.count > 0) {
         dur__pg_array_arg(&args, &batch->targets);
         dur__pg_batch_add(batch, notify_owners_sql, &args);

@@ -20,9 +20,11 @@ bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn) {
     return false;
 }
 
-void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err) {
-    turn->fault = DUR_TURN_STORE;
-    turn->error = *err;
+void dur__pg_turns_failed(dur_turn_commit **turns, size_t count, const dur_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        turns[i]->fault = DUR_TURN_STORE;
+        turns[i]->error = *err;
+    }
 }
 
 bool dur__pg_refused(const dur__pg_batch *batch, int code) {
@@ -140,8 +142,6 @@ static bool keeps_perhaps_nothing(const dur__pg_part *part) {
 }
 
 /* What was claimed never came into being. */
-static const char sweep_sql[] = DUR__PG_SWEEP;
-
 static bool may_leave_nothing(const dur__pg_part *part) {
     return !part->facts.keeps && !part->facts.writes;
 }
@@ -174,7 +174,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     plan->timers_at = dur__pg_send_timers(batch, &parts);
     dur__pg_send_timers_dropped(batch, &parts);
     dur__pg_send_release(batch, &parts);
-    dur__pg_send_ids(batch, sweep_sql, &parts, may_leave_nothing);
+    dur__pg_send_ids(batch, dur__pg_sweep_sql, &parts, may_leave_nothing);
     dur__pg_parts_end(&parts);
     dur__pg_outbox_end(&box);
 }
@@ -212,11 +212,6 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
 }
 
 /* ---- committing -------------------------------------------------------------------------------------------------- */
-
-static void fail_all(dur_turn_commit **turns, size_t count, const dur_error *err) {
-    for (size_t i = 0; i < count; i++)
-        dur__pg_turn_failed(turns[i], err);
-}
 
 /* A comparison or a key, of which a look tells whose it is; anything else that is refused is one of the texts. */
 static bool is_comparison(const dur__pg_batch *batch) {
@@ -271,7 +266,7 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
             if (what == REFUSED)
                 dur_error_set(&err, DUR_EBUSY, true, "postgres.commit", "the instance changed while it was committed");
             if (what != REFUSED || tries == TRIES_MAX) {
-                fail_all(turns, count, &err);
+                dur__pg_turns_failed(turns, count, &err);
                 return;
             }
         } else if (what == UNREADABLE || what == HELD || tries > 0) { /* two of one instance, say */
@@ -286,8 +281,7 @@ static const char by_token_sql[] = "SELECT instance_id FROM @instances WHERE tok
 /* The id of the instance that has this lock; NULL: none.  In arena. */
 static int instance_of_token(dur__pg *store, dur_arena *arena, const char *token, const char **out, dur_error *err) {
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, token);
+    dur__pg_args_of(store, &args, token);
     return dur__pg_first_text(store, "postgres.commit", by_token_sql, &args, arena, out, err);
 }
 

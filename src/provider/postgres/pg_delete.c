@@ -13,17 +13,16 @@
 
 static const char lost_sql[] = DUR__PG_TELL_LOST;
 static const char erase_history_sql[] =
-    "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING count) SELECT "
-    "coalesce(sum(count),"
-    " 0) FROM d";
+    "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING count)"
+    " SELECT coalesce(sum(count), 0) FROM d";
 /* Starts that wait behind an instance are calls of others.  Without history the first one is the instance itself.  What
    clients have put into its queues is kept as dead letters. */
 static const char erase_queue_sql[] =
     "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND q.instance_id ="
     " i.instance_id AND (q.kind <> 0 OR NOT i.has_history AND q.id = (SELECT f.id FROM @queue f WHERE f.instance_id ="
-    " i.instance_id AND f.kind = 0 ORDER BY f.id LIMIT 1)) RETURNING q.instance_id, q.queue, q.order_ms,"
-    " q.id, q.json), b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
-    " '" DUR__DELETED "', #now, d.json FROM d WHERE d.queue IS NOT NULL ORDER BY d.order_ms, d.id)"
+    " i.instance_id AND f.kind = 0 ORDER BY f.id LIMIT 1)) RETURNING q.instance_id, q.queue, q.order_ms, q.id, q.json),"
+    " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id, '" DUR__DELETED
+    "', #now, d.json FROM d WHERE d.queue IS NOT NULL ORDER BY d.order_ms, d.id)"
     " SELECT count(*) FROM d";
 /* The calls that are left make instances of their own. */
 static const char instances_of_starts_sql[] =
@@ -32,8 +31,8 @@ static const char instances_of_starts_sql[] =
     " FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id";
 
 static const char erase_instances_sql[] =
-    "WITH d AS (DELETE FROM @instances WHERE instance_id = ANY ($2::text[]) RETURNING status) SELECT count(*),"
-    " count(status) FROM d";
+    "WITH d AS (DELETE FROM @instances WHERE instance_id = ANY ($2::text[]) RETURNING status)"
+    " SELECT count(*), count(status) FROM d";
 static const char *const erase_sql[] = {
     lost_sql,
     "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
@@ -139,7 +138,7 @@ static int delete_listed(dur__pg_conn *conn, const listed *what, dur_delete_resu
     for (size_t i = 0; i < what->count; i++)
         dur__pg_add_text(&array, what->ids[i]);
     dur__pg_batch_begin(&batch, conn, false);
-    dur__pg_lock_to_delete_add(&batch, &array);
+    dur__pg_lock_to_end_add(&batch, &array);
     int rows = dur__pg_batch_add_ids(&batch, rows_sql, &array);
     int children = dur__pg_batch_add_ids(&batch, children_sql, &array);
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);
@@ -269,22 +268,21 @@ int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
    nothing to prune must not use the limit up. */
 static const char prune_sql[] =
     "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution, row_number() OVER (ORDER BY i.created_at,"
-    " i.instance_id) AS n FROM @instances i WHERE CASE WHEN $8::boolean THEN"
-    " i.has_row AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE
-    " ELSE i.instance_id = ANY ($2::text[]) AND (i.has_row OR i.has_history) END),"
-    " p AS MATERIALIZED (SELECT r.instance_id, r.execution_id, r.n FROM (SELECT e.*, t.current_execution, t.n,"
-    " 1 + row_number() OVER (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e "
-    "ON"
-    " e.instance_id = t.instance_id) r WHERE r.status <> 1"
-    " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"
-    " r.completed_at < $7::bigint))),"
+    " i.instance_id) AS n FROM @instances i WHERE CASE WHEN $8::boolean THEN i.has_row AND ($2::text[] IS NULL OR"
+    " i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " ELSE i.instance_id = ANY ($2::text[]) AND (i.has_row OR"
+    " i.has_history) END),"
+    " p AS MATERIALIZED (SELECT r.instance_id, r.execution_id, r.n FROM (SELECT e.*, t.current_execution, t.n, 1 +"
+    " row_number() OVER (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON"
+    " e.instance_id = t.instance_id) r WHERE r.status <> 1 AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND"
+    " ($7::bigint = 0 OR (r.completed_at <> 0 AND r.completed_at < $7::bigint))),"
     " k AS MATERIALIZED (SELECT (SELECT DISTINCT p.n FROM p ORDER BY p.n LIMIT 1 OFFSET $4::bigint - 1) AS last),"
     " x AS MATERIALIZED (SELECT p.instance_id, p.execution_id FROM p, k WHERE k.last IS NULL OR p.n <= k.last),"
     " h AS (DELETE FROM @history h USING x WHERE h.instance_id = x.instance_id AND h.execution_id = x.execution_id"
-    " RETURNING h.count), e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND "
-    "e.execution_id ="
-    " x.execution_id RETURNING 1) SELECT (SELECT count(*) FROM t, k WHERE k.last IS NULL OR t.n <= k.last), (SELECT"
-    " count(*) FROM e), (SELECT coalesce(sum(count), 0) FROM h)";
+    " RETURNING h.count),"
+    " e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND e.execution_id = x.execution_id"
+    " RETURNING 1)"
+    " SELECT (SELECT count(*) FROM t, k WHERE k.last IS NULL OR t.n <= k.last), (SELECT count(*) FROM e), (SELECT"
+    " coalesce(sum(count), 0) FROM h)";
 
 static int prune(dur__pg *store, const dur_bulk_filter *filter, const dur_prune_options *options, bool bulk,
                  dur_prune_result *out, dur_error *err) {

@@ -53,7 +53,6 @@ static const char blame_sql[] =
 int dur__pg_blame(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
+    dur__pg_args_of(store, &args, lock_token);
     return dur__pg_write(store, "postgres.blame", blame_sql, &args, NULL, err);
 }

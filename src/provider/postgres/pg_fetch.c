@@ -37,66 +37,49 @@
         "$5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
-static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
-    "ha", "@instances", FREE,
-    "$6::text[]") ","
-                  " n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known "
-                  "AND ready_at"
-                  " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner "
-                  "IS NULL AND"
-                  " expires_at <= (SELECT now FROM n))) AND " KIND
-                  " AND ready_at + 0 <= coalesce((SELECT y.ready_at FROM ha CROSS JOIN LATERAL (SELECT ready_at FROM"
-                  " @instances WHERE handler = ha.h AND " CLAIMABLE
-                  " ORDER BY ready_at LIMIT $2::bigint) y ORDER BY y.ready_at"
-                  " OFFSET $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP "
-                  "LOCKED),"
-                  " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL "
-                  "AND"
-                  " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
-                  " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
-                  " '" DUR__NO_INSTANCE "', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
-                  " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) "
-                  "+ (SELECT"
-                  " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN "
-                  "@queue q ON"
-                  " q.instance_id = o.instance_id AND NOT (q.queue IS NOT NULL AND q.due_ms <= n.now) GROUP BY "
-                  "o.instance_id),"
-                  " x AS (DELETE FROM @instances i USING m WHERE i.instance_id = m.instance_id AND m.rest = 0)"
-                  " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id "
-                  "= m.instance_id"
-                  " AND m.rest > 0";
+/* clang-format off */
+static const char bury_sql[] =
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$6::text[]") ","
+    " n AS MATERIALIZED (SELECT #now AS now),"
+    " o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at IS NOT NULL AND ready_at <= (SELECT now"
+    " FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND expires_at <= (SELECT now FROM n))) AND "
+    KIND " AND ready_at + 0 <= coalesce((SELECT y.ready_at FROM ha CROSS JOIN LATERAL (SELECT ready_at FROM @instances"
+    " WHERE handler = ha.h AND " CLAIMABLE " ORDER BY ready_at LIMIT $2::bigint) y ORDER BY y.ready_at OFFSET"
+    " $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
+    " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND q.due_ms <="
+    " n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
+    " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id, '" DUR__NO_INSTANCE
+    "', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
+    " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) + (SELECT"
+    " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN @queue q ON"
+    " q.instance_id = o.instance_id AND NOT (q.queue IS NOT NULL AND q.due_ms <= n.now) GROUP BY o.instance_id),"
+    " x AS (DELETE FROM @instances i USING m WHERE i.instance_id = m.instance_id AND m.rest = 0)"
+    " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id = m.instance_id"
+    " AND m.rest > 0";
+/* clang-format on */
 
 /* $11: the handlers.  Of each the first, and of those the first: no other row is looked at.  $12: whoever asks runs
    nothing, and can only write the rows of what was local. */
+/* clang-format off */
 #define CLAIM(which, order)                                                                                            \
-    "WITH RECURSIVE " DUR__PG_HANDLERS(                                                                                \
-        "ha", "@instances", FREE,                                                                                      \
-        "$11::text[]") ","                                                                                             \
-                       " n AS MATERIALIZED (SELECT #now AS now), f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN "    \
-                       "LATERAL (SELECT"                                                                               \
-                       " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = "   \
-                       "ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND (NOT $12::boolean OR look > 0) "  \
-                       "AND ($6::text IS NULL OR EXISTS "                                                              \
-                       "(SELECT 1 FROM @owners o WHERE o.owner = $6::text AND o.dead = 0))"                            \
-                       " ORDER BY " order                                                                              \
-                       " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \
-                       " FROM f ORDER BY " order " LIMIT $2::bigint),"                                                 \
-                       " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by \
-                                                                                           itself: */                  \
-                       " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT "                \
-                       "NULL), " DUR__PG_TAKE_BACK ","                                                                 \
-                       " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = "   \
-                       "$7::bigint,"                                                                                   \
-                       " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = "         \
-                       "i.acquisitions + 1,"                                                                           \
-                       " crashes = CASE WHEN i.acquisitions > 0 THEN i.crashes ELSE 0 END, crashes_alone = CASE WHEN " \
-                       "i.acquisitions > 0"                                                                            \
-                       " THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"                                \
-                       " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"   \
-                       " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, "             \
-                       "i.look, i.acquisitions,"                                                                       \
-                       " i.crashes, " DUR__PG_CRASHES_ALONE("i", "0") " AS crashes_alone)"                             \
-                                                                      " SELECT * FROM u ORDER BY at"
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$11::text[]") ","                                    \
+    " n AS MATERIALIZED (SELECT #now AS now),"                                                                         \
+    " f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN LATERAL (SELECT instance_id, token, acquisitions, ready_at,"    \
+    " crashes_alone FROM @instances WHERE handler = ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND"      \
+    " (NOT $12::boolean OR look > 0) AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner ="         \
+    " $6::text AND o.dead = 0)) ORDER BY " order " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x),"                       \
+    " c AS (SELECT instance_id, token, acquisitions FROM f ORDER BY " order " LIMIT $2::bigint),"                      \
+    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c),"                                                   \
+    " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT NULL)," /* its lock has ended */    \
+    " " DUR__PG_TAKE_BACK ","                                                                                          \
+    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"           \
+    " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"         \
+    " crashes = CASE WHEN i.acquisitions > 0 THEN i.crashes ELSE 0 END,"                                               \
+    " crashes_alone = CASE WHEN i.acquisitions > 0 THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"      \
+    " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id RETURNING k.at,"      \
+    " i.instance_id, i.token, i.name, i.version, i.current_execution, i.look, i.acquisitions, i.crashes, "             \
+    DUR__PG_CRASHES_ALONE("i", "0") " AS crashes_alone) SELECT * FROM u ORDER BY at"
+/* clang-format on */
 
 static const char claim_sql[] = CLAIM("", "ready_at");
 static const char claim_suspects_sql[] = CLAIM(" AND crashes >= 2", "crashes_alone, ready_at"); /* by their index */
@@ -138,37 +121,27 @@ static const char look_sql[] =
  * (DUR__PG_TAKE_BACK).
  */
 static const char give_sql[] =
-    "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
-    " ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS"
-    " most FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (ready_at = -1 OR"
-    " " LOCKED_BY_US ")),"
-    " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE "
-    "q.instance_id ="
-    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh,"
-    " w.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w "
-    "WHERE w.queue IS NOT"
-    " NULL),"
-    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL "
-    "(SELECT "
-    "q.id,"
-    " q.delivered <> 0 AS given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND q.due_ms <= "
-    "(SELECT now FROM n)"
-    " OFFSET 0) x WHERE d.fresh OR NOT x.given"
-    " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() "
-    "OVER "
-    "(PARTITION BY"
-    " w.instance_id, w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.delivered <> 0 AS given, "
-    "q.order_ms FROM @queue q"
-    " WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY"
-    " q.order_ms, q.id LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
-    " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY"
-    " c0.instance_id) AS more FROM c0),"
-    " u AS (UPDATE @queue q SET delivered = $5::bigint, attempts = CASE WHEN c.fresh THEN q.attempts + 1 ELSE "
-    "-q.attempts END"
-    " FROM c WHERE (c.fresh OR NOT c.given) AND"
-    " (c.most = 0 OR c.at <= c.most) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
-    " c.token, c.fresh, q.id, q.order_ms, CASE WHEN c.fresh THEN q.attempts ELSE 1 - q.attempts END, q.queue, q.json, "
-    "c.more, q.kind),"
+    "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now),"
+    " d AS MATERIALIZED (SELECT instance_id, token, owner, ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN"
+    " $4::bigint ELSE $3::bigint END AS most FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM"
+    " n) AND (ready_at = -1 OR " LOCKED_BY_US ")),"
+    " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id ="
+    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most,"
+    " (SELECT min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w WHERE"
+    " w.queue IS NOT NULL),"
+    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL (SELECT"
+    " q.id, q.delivered <> 0 AS given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND"
+    " q.due_ms <= (SELECT now FROM n) OFFSET 0) x WHERE d.fresh OR NOT x.given UNION ALL SELECT w.instance_id, w.token,"
+    " w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() OVER (PARTITION BY w.instance_id, w.queue ORDER BY"
+    " x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.delivered <> 0 AS given, q.order_ms FROM @queue q WHERE"
+    " q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY q.order_ms, q.id"
+    " LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
+    " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY c0.instance_id)"
+    " AS more FROM c0),"
+    " u AS (UPDATE @queue q SET delivered = $5::bigint, attempts = CASE WHEN c.fresh THEN q.attempts + 1 ELSE"
+    " -q.attempts END FROM c WHERE (c.fresh OR NOT c.given) AND (c.most = 0 OR c.at <= c.most) AND q.instance_id ="
+    " c.instance_id AND q.id = c.id RETURNING q.instance_id, c.token, c.fresh, q.id, q.order_ms, CASE WHEN c.fresh THEN"
+    " q.attempts ELSE 1 - q.attempts END, q.queue, q.json, c.more, q.kind),"
     " m AS (SELECT y.instance_id, min(y.at) AS at, min(y.due) AS due, bool_or(y.timed) AS timed FROM (SELECT"
     " d.instance_id, CASE WHEN d.owner IS NULL THEN (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
     " d.instance_id) ELSE (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL"
@@ -176,9 +149,8 @@ static const char give_sql[] =
     " WHERE q.instance_id = d.instance_id) END AS due, d.owner IS NULL AS timed FROM d UNION ALL SELECT w.instance_id,"
     " (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.order_ms >"
     " (SELECT now FROM n) AND q.due_ms > 0), NULL, false FROM w WHERE w.queue IS NOT NULL) y GROUP BY y.instance_id),"
-    " r AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(CASE WHEN m.timed THEN m.due ELSE m.at END, "
-    "0)"
-    " FROM m WHERE i.instance_id = m.instance_id)"
+    " r AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(CASE WHEN m.timed THEN m.due ELSE m.at END,"
+    " 0) FROM m WHERE i.instance_id = m.instance_id)"
     " SELECT u.*, CASE WHEN u.fresh AND u.kind = 0 THEN coalesce((SELECT s.due_ms > (SELECT now FROM n) FROM @queue s"
     " JOIN @instances i ON i.instance_id = s.instance_id AND NOT (i.has_row OR i.has_history) WHERE s.instance_id ="
     " u.instance_id AND s.queue IS NULL AND s.kind IN " DUR__PG_STARTS " ORDER BY s.id LIMIT 1), false) ELSE false END"
@@ -190,11 +162,10 @@ static const char give_sql[] =
  * session that the lane has given up takes nothing any more.  Where the owner is dead the statements behind this find
  * that. A shared lock under the fence's key, for which nobody waits, tells whose batch it is (pg_owner_end.c).
  */
-static const char lane_fence_sql[] = "SELECT 1 / (CASE WHEN count(*) FILTER (WHERE l.session <> $3::bigint) = 0 AND "
-                                     "($4::bigint = 0 OR count(*) = 1) THEN"
-                                     " 1 ELSE 0 END), pg_advisory_xact_lock_shared($5::bigint) FROM (SELECT session "
-                                     "FROM @lanes WHERE holder = $2::bigint"
-                                     " FOR NO KEY UPDATE) l";
+static const char lane_fence_sql[] =
+    "SELECT 1 / (CASE WHEN count(*) FILTER (WHERE l.session <> $3::bigint) = 0 AND ($4::bigint = 0 OR count(*) = 1)"
+    " THEN 1 ELSE 0 END), pg_advisory_xact_lock_shared($5::bigint) FROM (SELECT session FROM @lanes WHERE holder ="
+    " $2::bigint FOR NO KEY UPDATE) l";
 static const char owner_fence_sql[] =
     "SELECT 1, pg_advisory_xact_lock_shared($3::bigint) FROM @owners WHERE owner = $2::text FOR KEY SHARE";
 
@@ -214,8 +185,7 @@ void dur__pg_lane_fence_add(dur__pg_batch *batch, const dur__pg_lane *lane, bool
 
 void dur__pg_owner_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(store, &args, owner);
     dur__pg_i64(&args, dur__pg_fence_key(store, owner));
     dur__pg_batch_add(batch, owner_fence_sql, &args);
 }
@@ -484,8 +454,7 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
     if (code != DUR_OK) return code;
     dur__pg_batch_add_id(&batch, lock_token_sql, lock_token);
     int swept = dur__pg_batch_add_id(&batch, sweep_sql, lock_token);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
+    dur__pg_args_of(store, &args, lock_token);
     dur__pg_u64(&args, delay_ms);
     dur__pg_bool(&args, ignore_attempt);
     int at = dur__pg_batch_add(&batch, abandon_sql, &args);
@@ -505,8 +474,7 @@ static const char renew_sql[] =
 int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
                                           dur_error *err) {
     dur__pg_args args;
-    dur__pg_args_begin(dur__pg_of(self), &args);
-    dur__pg_text(&args, lock_token);
+    dur__pg_args_of(dur__pg_of(self), &args, lock_token);
     dur__pg_u64(&args, extend_ms);
     return dur__pg_write_locked(dur__pg_of(self), "postgres.renew", renew_sql, &args, err);
 }
@@ -519,9 +487,7 @@ static const char undo_lock_sql[] = "SELECT 1 FROM @instances WHERE " BY_PREFIX 
 static const char undo_instances_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died, 0 AS until FROM @instances WHERE " BY_PREFIX
     "), " DUR__PG_END_LEASES;
-static const char undo_works_sql[] =
-    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
-    "FROM " DUR__PG_LOCK_WORKS(BY_PREFIX) " WHERE " DUR__PG_IS_L;
+static const char undo_works_sql[] = DUR__PG_GIVE_WORKS_BACK(BY_PREFIX);
 
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err) {
     dur__pg_batch batch;

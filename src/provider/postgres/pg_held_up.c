@@ -138,7 +138,6 @@ size_t dur__pg_leave_held_up(dur__pg_lane *lane, dur_turn_commit **turns, size_t
     if (asked)
         dur_error_set(&err, DUR_EBUSY, true, "postgres.round",
                       "another session has locked its row, or that of an instance that it writes to");
-    for (size_t i = kept; i < count; i++)
-        dur__pg_turn_failed(turns[i], &err);
+    dur__pg_turns_failed(turns + kept, count - kept, &err);
     return kept;
 }

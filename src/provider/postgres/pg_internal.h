@@ -28,18 +28,16 @@
 #define DUR__PG_BATCH 44
 #define DUR__PG_TOKEN_SIZE 33
 #define DUR__PG_PIN_SIZE 40
-#define DUR__PG_MESSAGE_ID_MS (24u * 3600u * 1000u)
-#define DUR__PG_WAITED_LONG_MS 100
 #define DUR__PG_DEFAULT_POOL 4u
 #define DUR__PG_DELAY_FOREVER ((uint64_t)INT64_MAX / 4)
 
 typedef struct dur__pg dur__pg;
 
-/* One connection.  Used by one thread at a time. */
 /* How long a statement waits for a lock: far longer than a commit takes. */
 #define DUR__PG_LOCK_WAIT "10000"
 #define DUR__PG_LOCK_WAIT_HURRIED "300" /* milliseconds */
 
+/* One connection.  Used by one thread at a time. */
 typedef struct dur__pg_conn {
     dur__pg *store;
     PGconn *pg;        /* NULL: not connected */
@@ -256,14 +254,13 @@ static inline dur__pg *dur__pg_of(dur_provider *self) {
 }
 
 /* pg_open.c */
-int dur__pg_parse_url(dur__pg *store, const char *url, dur_error *err);
-int dur__pg_use_options(dur__pg *store, const dur_postgres_options *options, dur_error *err);
 extern const dur_provider_methods dur__pg_methods;        /* the server's clock */
 extern const dur_provider_methods dur__pg_caller_methods; /* the caller's clock: tests */
 
 /* pg_sql.c */
 const char *dur__pg_sql(dur__pg *store, const char *text);
-void dur__pg_args_begin(dur__pg *store, dur__pg_args *args); /* fills $1, the caller's time */
+void dur__pg_args_begin(dur__pg *store, dur__pg_args *args);              /* fills $1, the caller's time */
+void dur__pg_args_of(dur__pg *store, dur__pg_args *args, const char *id); /* the same, and $2: what it is about */
 void dur__pg_args_free(dur__pg_args *args);
 void dur__pg_text(dur__pg_args *args, const char *text); /* NULL: null; borrowed */
 void dur__pg_json(dur__pg_args *args, dur_text text);
@@ -433,12 +430,16 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
                           dur_turn_commit **turns, size_t count);
 /* Which instance it is of is known, and the start that it writes is one of the lane's; false: it is refused. */
 bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn);
-void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
+void dur__pg_turns_failed(dur_turn_commit **turns, size_t count, const dur_error *err);
 bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
 /* pg_refused.c: answer those of the turns that a comparison refuses; how many are left, in front.  DUR_OK: it was
    learned. */
 int dur__pg_leave_refused(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
                           size_t *count, dur_error *err);
+
+/* pg_round.c */
+uint64_t dur__pg_lane_now_ms(const dur__pg_lane *lane); /* the store's time */
+uint64_t dur__pg_lane_due_ms(const dur__pg_lane *lane); /* when something comes that it knows of; DUR_NEVER */
 
 /* pg_timer.c */
 uint64_t dur__pg_timers_next(const dur__pg_lane *lane); /* when the first of them is due; DUR_NEVER: there is none */
@@ -482,7 +483,6 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
                             int *at);
 size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *arena, dur_leased_work *out, size_t max);
 void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count);
-void dur__pg_ack_lost(dur_work_ack *ack);
 /* The sessions of work that somebody holds, in order: waits, and is therefore the first that a transaction locks. */
 #define DUR__PG_LOCK_SESSIONS(which)                                                                                   \
     "SELECT s.session_id FROM @sessions s WHERE s.session_id IN (SELECT w.session_id FROM @worker w WHERE " which      \
@@ -587,7 +587,7 @@ uint64_t dur__pg_look_left_us(const dur__pg_look *look); /* until it is dead if 
 int dur__pg_delete_tree(dur__pg_conn *conn, const char *instance, dur_error *err);
 /* Before anything about them is read: lock their rows, in order, and make those that are missing: one that somebody is
    just putting in the place of another cannot be locked by a statement that does not see it yet. */
-void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
+void dur__pg_lock_to_end_add(dur__pg_batch *batch, const dur__pg_array *ids);
 
 /* Shared pieces of SQL. */
 #define DUR__PG_SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
@@ -632,8 +632,7 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 #define DUR__PG_EMPTY                                                                                                  \
     "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \
     " FROM @worker w WHERE w.instance_id = i.instance_id)"
-#define DUR__PG_SWEEP                                                                                                  \
-    "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY
+extern const char dur__pg_sweep_sql[]; /* those of $2, where nobody holds them */
 /*
  * Parts of a statement that ends the leases of i0 (instance_id, acquisitions, less, died, until), which were locked by
  * a statement before it.  Its holder no longer has its messages.  Attempts were counted at the acquisition; `less`

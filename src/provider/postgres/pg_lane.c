@@ -103,11 +103,9 @@ static uint64_t quiet_ms(const dur__pg_lane *lane, uint64_t slept_ms) {
     uint64_t most = beaten ? SAFETY_BEATEN_MS : SAFETY_MS;
     most = most > slept_ms ? most - slept_ms : 0;
     if (lane->more) return 0;
-    uint64_t next = dur__pg_timers_next(lane);
-    if (lane->next_due_ms < next) next = lane->next_due_ms;
+    uint64_t next = dur__pg_lane_due_ms(lane);
     if (next == DUR_NEVER) return most;
-    uint64_t now = lane->store->caller_clock ? dur__pg_now_ms(lane->base.store)
-                                             : lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
+    uint64_t now = dur__pg_lane_now_ms(lane);
     uint64_t left = next > now ? next - now : 0;
     return left < most ? left : most;
 }
@@ -183,20 +181,16 @@ static const char snapshot_sql[] =
     "SELECT k.key, k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text ORDER BY k.key";
 /* What is handed out here is known to the holder and does not come again with a round. */
 static const char messages_sql[] =
-    "WITH c AS (SELECT q.instance_id, q.id, q.delivered <> 0 AS given FROM @instances i JOIN @queue q ON q.instance_id "
-    "= i.instance_id "
-    "WHERE " HELD
-    " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint, $7::bigint) AND q.due_ms <="
-    " #now"
-    " ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
+    "WITH c AS (SELECT q.instance_id, q.id, q.delivered <> 0 AS given FROM @instances i JOIN @queue q ON q.instance_id"
+    " = i.instance_id WHERE " HELD " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint,"
+    " $7::bigint) AND q.due_ms <= #now ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
     " u AS (UPDATE @queue q SET delivered = 1, attempts = CASE WHEN c.given THEN q.attempts ELSE -q.attempts END FROM c"
     " WHERE q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id, q.order_ms, CASE WHEN q.attempts > 0 THEN"
     " q.attempts ELSE 1 - q.attempts END, q.queue, q.json)"
     " SELECT * FROM u ORDER BY order_ms, id";
 
 static void begin(dur__pg_lane *lane, dur__pg_args *args, const char *instance, const char *token, uint64_t execution) {
-    dur__pg_args_begin(lane->store, args);
-    dur__pg_text(args, instance);
+    dur__pg_args_of(lane->store, args, instance);
     dur__pg_text(args, token);
     dur__pg_id(args, execution);
 }

@@ -140,9 +140,7 @@ static const char again_sql[] =
 static const char ask_again_sql[] =
     "INSERT INTO @lost (holder, instance_id, asked, at_ms) SELECT holder, instance_id, true, #now FROM @instances WHERE "
     THESE " AND holder = $3::bigint AND owner = $4::text AND suspended IS NOT NULL";
-static const char unborn_works_sql[] =
-    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
-    "FROM " DUR__PG_LOCK_WORKS("token = ANY ($2::text[])") " WHERE " DUR__PG_IS_L;
+static const char unborn_works_sql[] = DUR__PG_GIVE_WORKS_BACK("token = ANY ($2::text[])");
 /* clang-format on */
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */

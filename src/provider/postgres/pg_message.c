@@ -72,7 +72,7 @@ static const char make_to_end_sql[] = MAKE("instance_id");
 static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
                                " ORDER BY instance_id FOR NO KEY UPDATE) t";
 
-void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids) {
+void dur__pg_lock_to_end_add(dur__pg_batch *batch, const dur__pg_array *ids) {
     dur__pg_batch_add_ids(batch, make_to_end_sql, ids);
 }
 
@@ -171,11 +171,12 @@ static int send_if(dur__pg_outbox *box, dur__pg_batch *batch, int64_t condition,
 }
 
 /* A row that was made to be locked for a message that went nowhere stands for nothing. */
-static const char sweep_sql[] = DUR__PG_SWEEP;
+const char dur__pg_sweep_sql[] =
+    "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY;
 
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
     send_if(box, batch, OF_TURN, NULL);
-    if (box->receivers.count > 0) dur__pg_batch_add_ids(batch, sweep_sql, &box->receivers);
+    if (box->receivers.count > 0) dur__pg_batch_add_ids(batch, dur__pg_sweep_sql, &box->receivers);
 }
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
@@ -347,8 +348,7 @@ static int existing_once(dur__pg_conn *conn, const dur_message_row *item, uint64
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     int lock = dur__pg_batch_add_id(&batch, lock_existing_sql, item->instance);
-    dur__pg_args_begin(conn->store, &args);
-    dur__pg_text(&args, item->instance);
+    dur__pg_args_of(conn->store, &args, item->instance);
     dur__pg_text(&args, item->message_id);
     int look = dur__pg_batch_add(&batch, look_sql, &args);
     dur__pg_outbox_add(&box, item, delay_ms);

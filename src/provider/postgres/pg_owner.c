@@ -104,8 +104,7 @@ static void serve(dur__pg_batch *batch, const char *owner, bool activity, const 
     for (size_t i = 0; filter != NULL && i < filter->count; i++)
         dur__pg_add_text(&keys, filter->keys[i]);
     if (filter == NULL) dur__pg_add_text(&keys, "");
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(batch->conn->store, &args, owner);
     dur__pg_array_arg(&args, &keys);
     dur__pg_bool(&args, activity);
     dur__pg_batch_add(batch, serve_sql, &args);
@@ -123,8 +122,7 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     int code = dur__pg_connect(keeper->conn, err);
     if (code == DUR_OK) {
         dur__pg_batch_begin(&batch, keeper->conn, true);
-        dur__pg_args_begin(store, &args);
-        dur__pg_text(&args, options->owner);
+        dur__pg_args_of(store, &args, options->owner);
         dur__pg_u64(&args, options->timeout_ms > 0 ? options->timeout_ms : OWNER_TIMEOUT_MS);
         dur__pg_i64(&args, keeper->conn->owner_key);
         dur__pg_bool(&args, !store->pooler);
@@ -153,8 +151,7 @@ static const char known_sql[] = "SELECT owner FROM @owners WHERE owner = $2::tex
 int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err) {
     dur__pg_args args;
     PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(store, &args, owner);
     int code = dur__pg_one(store, op, known_sql, &args, false, &result, err);
     if (code == DUR_OK && PQntuples(result) == 0)
         code = dur_error_set(err, missing, false, op, "owner %s is not registered", owner);
@@ -313,8 +310,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     dur__mutex_unlock(&store->mutex);
     uint64_t asked_us = dur__monotonic_us();
     dur__pg_batch_begin(&batch, keeper->conn, false); /* repeating a beat does no harm */
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(store, &args, owner);
     dur__pg_bool(&args, !store->pooler);
     dur__pg_array_arg(&args, &holders);
     int beat = dur__pg_batch_add(&batch, beat_sql, &args);

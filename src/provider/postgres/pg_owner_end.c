@@ -19,11 +19,10 @@
 /* Outside of lanes its own row is locked by whoever takes something (FOR KEY SHARE). */
 static const char lock_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text FOR UPDATE";
 /* $3: only if it has not beaten since; NULL: it leaves. */
-static const char mark_sql[] = "WITH u AS (UPDATE @owners SET dead = CASE WHEN $3::bigint IS NULL THEN 2 ELSE 1 END "
-                               "WHERE owner = $2::text AND dead"
-                               " = 0 AND ($3::bigint IS NULL OR beat_ms = $3::bigint) RETURNING 1) SELECT 1 / (CASE "
-                               "WHEN count(*) = 1 OR $3::bigint"
-                               " IS NULL THEN 1 ELSE 0 END) FROM u";
+static const char mark_sql[] =
+    "WITH u AS (UPDATE @owners SET dead = CASE WHEN $3::bigint IS NULL THEN 2 ELSE 1 END WHERE owner = $2::text AND"
+    " dead = 0 AND ($3::bigint IS NULL OR beat_ms = $3::bigint) RETURNING 1)"
+    " SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM u";
 static const char lanes_sql[] = "DELETE FROM @lanes WHERE owner = $2::text";
 
 int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, dur_error *err) {
@@ -31,8 +30,7 @@ int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *bea
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_batch_add_id(&batch, lock_sql, owner);
-    dur__pg_args_begin(conn->store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(conn->store, &args, owner);
     if (beat_ms != NULL)
         dur__pg_i64(&args, *beat_ms);
     else
@@ -55,20 +53,17 @@ int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *bea
  */
 static const char end_batches_sql[] =
     "SELECT pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity a WHERE a.datname = current_database() AND"
-    " a.usename = current_user AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '200 ms' "
-    "AND"
-    " a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND"
-    " l.database = a.datid AND l.classid::bigint << 32 | l.objid::bigint IN ($3::bigint, $4::bigint)) AND EXISTS "
-    "(SELECT"
-    " 1 FROM @owners WHERE owner = $2::text AND beat_ms = $5::bigint)";
+    " a.usename = current_user AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '200 ms'"
+    " AND a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND"
+    " l.database = a.datid AND l.classid::bigint << 32 | l.objid::bigint IN ($3::bigint, $4::bigint)) AND EXISTS"
+    " (SELECT 1 FROM @owners WHERE owner = $2::text AND beat_ms = $5::bigint)";
 
 void dur__pg_owner_end_batches(dur__pg_conn *conn, const char *owner, int64_t beat_ms) {
     dur__pg_args args;
     dur__pg_batch batch;
     if (dur__pg_connect(conn, NULL) != DUR_OK) return;
     dur__pg_batch_begin(&batch, conn, false);
-    dur__pg_args_begin(conn->store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(conn->store, &args, owner);
     dur__pg_i64(&args, dur__pg_owner_key(conn->store, owner));
     dur__pg_i64(&args, dur__pg_fence_key(conn->store, owner));
     dur__pg_i64(&args, beat_ms);
@@ -96,16 +91,14 @@ static const char leases_sql[] =
         " i.crashes_alone + CASE WHEN f.died AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,");
 static const char works_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, crashes = w.crashes + CASE WHEN"
-    " c.clean THEN 0 ELSE 1 END, crashes_alone = w.crashes_alone + CASE WHEN w.runs_alone AND NOT c.clean"
-    " THEN 1 ELSE 0 END, attempts = CASE WHEN c.clean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END"
-    " FROM (SELECT o.dead = 2 AS clean FROM @owners o WHERE o.owner = $2::text) c, (SELECT x.instance_id, x.id FROM"
-    " @worker x WHERE x.owner = $2::text ORDER BY x.instance_id, x.id LIMIT " BATCH " FOR UPDATE SKIP LOCKED) l WHERE"
-    " " DUR__PG_IS_L;
+    " c.clean THEN 0 ELSE 1 END, crashes_alone = w.crashes_alone + CASE WHEN w.runs_alone AND NOT c.clean THEN 1 ELSE 0"
+    " END, attempts = CASE WHEN c.clean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END FROM (SELECT o.dead = 2 AS"
+    " clean FROM @owners o WHERE o.owner = $2::text) c, (SELECT x.instance_id, x.id FROM @worker x WHERE x.owner ="
+    " $2::text ORDER BY x.instance_id, x.id LIMIT " BATCH " FOR UPDATE SKIP LOCKED) l WHERE " DUR__PG_IS_L;
 static const char sessions_sql[] =
-    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN holder = $2::text OR lock_ms = 0 THEN 0 ELSE #now + "
-    "lock_ms"
-    " END WHERE session_id IN (SELECT session_id FROM @sessions WHERE owner = $2::text ORDER BY session_id LIMIT " BATCH
-    " FOR UPDATE SKIP LOCKED) AND owner = $2::text";
+    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN holder = $2::text OR lock_ms = 0 THEN 0 ELSE #now +"
+    " lock_ms END WHERE session_id IN (SELECT session_id FROM @sessions WHERE owner = $2::text ORDER BY session_id"
+    " LIMIT " BATCH " FOR UPDATE SKIP LOCKED) AND owner = $2::text";
 /* The last one; what is left is locked by somebody. */
 static const char forget_sql[] =
     "WITH d AS (DELETE FROM @owners WHERE owner = $2::text AND dead > 0 AND NOT EXISTS (SELECT 1 FROM @instances WHERE"

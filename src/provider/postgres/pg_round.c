@@ -103,16 +103,26 @@ static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *
 
 /* ---- what to read ------------------------------------------------------------------------------------------------ */
 
-static bool time_has_come(const dur__pg_lane *lane, uint64_t now_us) {
-    if (lane->next_due_ms == DUR_NEVER) return false;
-    return lane->now_ms + (now_us - lane->answered_us) / 1000u >= lane->next_due_ms;
+/* By the time of the last answer and ours since then. */
+uint64_t dur__pg_lane_now_ms(const dur__pg_lane *lane) {
+    if (lane->store->caller_clock) return dur__pg_now_ms(lane->base.store);
+    return lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
+}
+
+uint64_t dur__pg_lane_due_ms(const dur__pg_lane *lane) {
+    uint64_t timer_ms = dur__pg_timers_next(lane);
+    return timer_ms < lane->next_due_ms ? timer_ms : lane->next_due_ms;
+}
+
+static bool time_has_come(const dur__pg_lane *lane) {
+    return lane->next_due_ms != DUR_NEVER && dur__pg_lane_now_ms(lane) >= lane->next_due_ms;
 }
 
 static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool writes_for_others, uint64_t now_us) {
     bool news = atomic_exchange(&lane->news, false);
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) news = true;
     if (round->turn_count + round->ack_count == 0 || lane->store->caller_clock) return LOOK;
-    if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
+    if (news || writes_for_others || lane->more || time_has_come(lane)) return LOOK;
     if (asks_for_suspect(round)) return LOOK; /* "none" is an answer, too */
     return now_us - lane->answered_us >= (lane->store->pooler ? PROBE_APART_US : PROBE_APART_TOLD_US) ? PROBE : NOTHING;
 }
@@ -151,7 +161,7 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
     plan->fetch = (dur__pg_fetch_plan){ -1, -1, -1, -1, -1 };
     plan->info_at = plan->lost_at = plan->work_at = -1;
     bool work = asks_for_work(round) && (plan->reads == LOOK || lane->free_work || round->turn_count == 0);
-    if (lane->owner != NULL && (work || (plan->reads == LOOK && round->fetch != NULL)))
+    if (lane->owner != NULL && !plan->turns.takes && (work || (plan->reads == LOOK && round->fetch != NULL)))
         dur__pg_lane_fence_add(batch, lane, false);
     if (plan->reads == LOOK) {
         dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder, round->queue_messages_max, prefix,
@@ -225,8 +235,7 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
 static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_round *round) {
     round->now_ms = lane->seen_ms;
     round->seen_id = lane->seen_id;
-    uint64_t timer_ms = dur__pg_timers_next(lane);
-    round->next_due_ms = timer_ms < lane->next_due_ms ? timer_ms : lane->next_due_ms;
+    round->next_due_ms = dur__pg_lane_due_ms(lane);
     if (round->fetch != NULL) round->suspect_instance = lane->suspect_instance;
     if (round->work != NULL) round->suspect_work = lane->suspect_work;
     round->work_waiting_long = lane->works_late;
@@ -244,15 +253,14 @@ static void note_leases(dur__pg_lane *lane, const dur_round *round) {
         dur__pg_lease_forget(lane, round->lost[i]);
 }
 
-/* By the time of the last answer and ours since then; all that are due by the time that the round tells. */
-static uint64_t lane_now_ms(const dur__pg_lane *lane) {
-    if (lane->store->caller_clock) return dur__pg_now_ms(lane->base.store);
-    uint64_t now_ms = lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
-    return now_ms > lane->seen_ms ? now_ms : lane->seen_ms;
+/* All that are due by now, and by the time that the round tells. */
+static uint64_t timers_due_ms(const dur__pg_lane *lane) {
+    uint64_t now_ms = dur__pg_lane_now_ms(lane);
+    return now_ms > lane->seen_ms || lane->store->caller_clock ? now_ms : lane->seen_ms;
 }
 
 static void hand_out_timers(dur__pg_lane *lane, dur_arena *arena, dur_round *round) {
-    if (dur__pg_timers_next(lane) != DUR_NEVER) dur__pg_timers_hand_out(lane, lane_now_ms(lane), arena, round);
+    if (dur__pg_timers_next(lane) != DUR_NEVER) dur__pg_timers_hand_out(lane, timers_due_ms(lane), arena, round);
 }
 
 static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const round_plan *plan, dur_arena *arena,
@@ -294,13 +302,6 @@ static size_t valid_turns(const dur__pg_lane *lane, dur_round *round, dur_arena 
     for (size_t i = 0; i < round->turn_count; i++)
         if (dur__pg_turn_found(lane, &round->turns[i])) (*out)[count++] = &round->turns[i];
     return count;
-}
-
-static void fail_all(dur_round *round, dur_turn_commit **turns, size_t count, const dur_error *err) {
-    for (size_t i = 0; i < count; i++)
-        dur__pg_turn_failed(turns[i], err);
-    for (size_t i = 0; i < round->ack_count; i++)
-        round->acks[i].error = *err;
 }
 
 /* What a committed round means to others in this process. */
@@ -356,11 +357,11 @@ static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
     if (round->turn_count + round->ack_count > 0 || lane->unknown || lane->store->caller_clock) return false;
     if (atomic_load(&lane->doubts)) return false;
     if (asks_for_suspect(round)) return false; /* "none" is an answer, too */
-    if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > lane_now_ms(lane)) return false;
+    if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > timers_due_ms(lane)) return false;
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
     return !atomic_load(&lane->news) && !lane->more && !lane->unseen && !lane->free_instances &&
            !(lane->free_work && asks_for_work(round)) && lane->suspect_instance + lane->suspect_work == 0 &&
-           !time_has_come(lane, now_us) && now_us - lane->answered_us < PROBE_APART_TOLD_US;
+           !time_has_come(lane) && now_us - lane->answered_us < PROBE_APART_TOLD_US;
 }
 
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
@@ -396,7 +397,9 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         return DUR_OK;
     }
     if (code != DUR_OK) {
-        fail_all(round, turns, count, &mine);
+        dur__pg_turns_failed(turns, count, &mine);
+        for (size_t i = 0; i < round->ack_count; i++)
+            round->acks[i].error = mine;
         if (err != NULL) *err = mine;
     }
     dur__pg_inbox_answer(lane, turns, count);

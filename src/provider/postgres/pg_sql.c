@@ -82,6 +82,11 @@ void dur__pg_json(dur__pg_args *args, dur_text text) {
     args->lengths[at] = (int)text.size;
 }
 
+void dur__pg_args_of(dur__pg *store, dur__pg_args *args, const char *id) {
+    dur__pg_args_begin(store, args);
+    dur__pg_text(args, id);
+}
+
 void dur__pg_i64(dur__pg_args *args, int64_t value) {
     int at = next(args, OID_I64, 0);
     uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;

@@ -393,8 +393,10 @@ static const char past_sql[] =
     " excluded.status, output = excluded.output, completed_at = excluded.completed_at WHERE EXISTS (SELECT 1 FROM t x"
     " WHERE x.id = excluded.instance_id AND x.execution = excluded.execution_id AND x.status > 0)";
 
+#define PAST_TYPES "tiit"
+
 void dur__pg_send_past_executions(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_table rows = dur__pg_table_of("tiit");
+    dur__pg_table rows = dur__pg_table_of(PAST_TYPES);
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         const dur_turn_commit *turn = part->turn;
@@ -406,5 +408,14 @@ void dur__pg_send_past_executions(dur__pg_batch *batch, const dur__pg_parts *par
         dur__pg_put_i64(&rows, (int64_t)turn->metadata.status);
         dur__pg_put_text(&rows, turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
     }
+    dur__pg_batch_add_rows(batch, past_sql, &rows);
+}
+
+void dur__pg_send_past_execution(dur__pg_batch *batch, const char *instance, uint64_t execution_id) {
+    dur__pg_table rows = dur__pg_table_of(PAST_TYPES);
+    dur__pg_put_text(&rows, instance);
+    dur__pg_put_id(&rows, execution_id);
+    dur__pg_put_i64(&rows, DUR_STATUS_NONE);
+    dur__pg_put_text(&rows, NULL);
     dur__pg_batch_add_rows(batch, past_sql, &rows);
 }

@@ -49,6 +49,7 @@ void dur__pg_send_fence(dur__pg_batch *batch, const dur__pg_parts *parts); /* st
 /* Behind the locks: positions that no key compares; the execution before the one that begins goes to its table. */
 void dur__pg_send_positions(dur__pg_batch *batch, const dur__pg_parts *parts);
 void dur__pg_send_past_executions(dur__pg_batch *batch, const dur__pg_parts *parts);
+void dur__pg_send_past_execution(dur__pg_batch *batch, const char *instance, uint64_t execution_id); /* no turn's */
 
 /* pg_turn_take.c: what it takes, and who is meant */
 void dur__pg_send_meant(dur__pg_batch *batch, const dur__pg_parts *parts);
@@ -68,6 +69,9 @@ void dur__pg_send_release(dur__pg_batch *batch, const dur__pg_parts *parts);
 
 /* pg_history.c */
 void dur__pg_send_history(dur__pg_batch *batch, const dur__pg_parts *parts);
+/* Of nobody's turn. */
+void dur__pg_send_events(dur__pg_batch *batch, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                         size_t count);
 /* All of them stand behind what was compared, in order, so that no row can have one of them already. */
 bool dur__pg_events_are_new(const dur_turn_commit *turn);
 

@@ -19,13 +19,11 @@ static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT
 /* Whoever takes an instance over has looked at it before: one row for each, and for each message that it takes. */
 static const char meant_sql[] =
     "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id = "
-    "m.id WHERE i.birth <>"
-    " nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR (m.message <> 0 AND NOT "
-    "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
-    "="
-    " m.message)) OR (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind ="
-    " " DUR__PG_CANCEL "))";
+    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id ="
+    " m.id WHERE i.birth <> nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR"
+    " (m.message <> 0 AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id = m.message)) OR"
+    " (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind = " DUR__PG_CANCEL
+    "))";
 
 static void send_taken_over(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_table rows = dur__pg_table_of("tiiit");
@@ -80,9 +78,9 @@ static bool takes_given(const dur__pg_part *part) {
 
 /* Not calls of others, nor what clients have put into queues. */
 static const char remove_work_sql[] =
-    "WITH d AS (" DUR__PG_DELETE_WORKS
-    "), c AS (UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[])) DELETE FROM @queue WHERE "
-    "instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
+    "WITH d AS (" DUR__PG_DELETE_WORKS "),"
+    " c AS (UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[]))"
+    " DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
 /* What stands in front of the next start was for an instance that never was. */
 static const char never_was_sql[] =
     "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND NOT (i.has_row OR"
@@ -101,8 +99,8 @@ static const char take_given_sql[] =
     "WITH d AS (DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND delivered <> 0 AND NOT (kind "
     "= " DUR__PG_KIND_TIMER " AND due_ms > #now) RETURNING instance_id, queue)" LOOK_BEHIND_D;
 static const char take_listed_sql[] =
-    "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
-    " WHERE q.instance_id = c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
+    "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id) WHERE q.instance_id ="
+    " c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
 
 static void send_consumed(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_table rows = dur__pg_table_of("ti");
@@ -161,8 +159,8 @@ static const char cancel_sql[] = /* nobody has seen them end (pg_doubt.c) */
                                            " AND c.work_id = d.id";
 static const char drop_timers_sql[] =
     "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution,"
-    " activity, id) WHERE q.instance_id = c.instance AND q.kind = 5 AND q.activity_id = c.activity AND"
-    " q.execution_id = c.execution";
+    " activity, id) WHERE q.instance_id = c.instance AND q.kind = 5 AND q.activity_id = c.activity AND q.execution_id ="
+    " c.execution";
 
 static void send_refs(dur__pg_batch *batch, const char *sql, const dur__pg_parts *parts, bool timers) {
     dur__pg_table rows = dur__pg_table_of("tiii");

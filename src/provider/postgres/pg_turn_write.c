@@ -52,14 +52,13 @@ static void put_work(dur__pg_table *rows, const dur_message_row *message) {
 static const char work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, attempts, token, owner, since_ms,"
     " json, handler) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
-    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT "
-    "t.*, n.now,"
-    " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner AND o.dead = 0) AND (t.session "
-    "IS NULL OR EXISTS"
-    " (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND s.owner = t.owner)) AS locks"
-    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],"
-    " $8::text[], $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag,"
-    " session, json, handler, token, owner, node, at)) x ORDER BY x.at RETURNING id, token IS NOT NULL";
+    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT"
+    " t.*, n.now, t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner AND o.dead = 0) AND"
+    " (t.session IS NULL OR EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND"
+    " s.owner = t.owner)) AS locks FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[],"
+    " $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS"
+    " t(instance, execution, activity, tag, session, json, handler, token, owner, node, at)) x ORDER BY x.at RETURNING"
+    " id, token IS NOT NULL";
 
 int dur__pg_send_work(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_table rows = dur__pg_table_of(WORK_TYPES "ttt");
@@ -87,9 +86,9 @@ static const char recovered_sql[] =
     " THEN 1 ELSE 0 END, #now, t.json, t.handler FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[],"
     " $6::text[], $7::text[], $8::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, session, json,"
     " handler, at) JOIN @instances i ON i.instance_id = t.instance ORDER BY t.at RETURNING instance_id, id, crashes)"
-    " INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT c.crash, w.instance_id, w.id, false FROM w JOIN"
-    " @crashed c ON c.instance_id = w.instance_id AND c.work_id = " DUR__PG_LOCAL_WORK " AND NOT c.for_good WHERE"
-    " w.crashes > 0";
+    " INSERT INTO @crashed (crash, instance_id, work_id, alone)"
+    " SELECT c.crash, w.instance_id, w.id, false FROM w JOIN @crashed c ON c.instance_id = w.instance_id AND c.work_id"
+    " = " DUR__PG_LOCAL_WORK " AND NOT c.for_good WHERE w.crashes > 0";
 static const char looked_sql[] =
     "DELETE FROM @crashed WHERE instance_id = ANY ($2::text[]) AND work_id = " DUR__PG_LOCAL_WORK " AND NOT for_good";
 
@@ -120,25 +119,23 @@ static bool clears_kv(const dur__pg_part *part) {
 
 static const char kv_clear_sql[] =
     "WITH c AS (UPDATE @kv_delta SET value = NULL WHERE instance_id = ANY ($2::text[]))"
-    " INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT k.instance_id, k.key, NULL, 0 FROM @kv k WHERE"
-    " k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id"
-    " AND"
-    " d.key = k.key)";
+    " INSERT INTO @kv_delta (instance_id, key, value, stamp_ms)"
+    " SELECT k.instance_id, k.key, NULL, 0 FROM @kv k WHERE k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1"
+    " FROM @kv_delta d WHERE d.instance_id = k.instance_id AND d.key = k.key)";
 static const char kv_set_sql[] =
     "INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT * FROM unnest($2::text[], $3::text[], $4::text[],"
     " $5::bigint[]) ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
 /* The execution is over: its writes become the state that the next one begins with. */
 static const char kv_merge_sql[] =
-    "WITH d AS (DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[]) RETURNING *), gone AS (DELETE FROM @kv k"
-    " USING d WHERE k.instance_id = d.instance_id AND k.key = d.key AND d.value IS NULL)"
-    " INSERT INTO @kv (instance_id, key, value, stamp_ms) SELECT instance_id, key, value, stamp_ms FROM d WHERE"
-    " value IS"
-    " NOT NULL ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
+    "WITH d AS (DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[]) RETURNING *),"
+    " gone AS (DELETE FROM @kv k USING d WHERE k.instance_id = d.instance_id AND k.key = d.key AND d.value IS NULL)"
+    " INSERT INTO @kv (instance_id, key, value, stamp_ms)"
+    " SELECT instance_id, key, value, stamp_ms FROM d WHERE value IS NOT NULL ON CONFLICT (instance_id, key) DO UPDATE"
+    " SET value = excluded.value, stamp_ms = excluded.stamp_ms";
 /* Message ids accepted two executions ago or earlier, and a day ago.  After the last one they go with the instance. */
 static const char forget_sql[] =
     "DELETE FROM @accepted a USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND a.instance_id ="
-    " i.instance_id"
-    " AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
+    " i.instance_id AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
 
 static bool continues(const dur__pg_part *part) {
     return part->facts.writes && part->turn->metadata.status == DUR_STATUS_CONTINUED_AS_NEW;

@@ -48,8 +48,7 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
     *at = -1;
     for (size_t i = 0; i < how->tags.tag_count; i++)
         dur__pg_add_text(&tags, how->tags.tags[i]);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, how->owner);
+    dur__pg_args_of(store, &args, how->owner);
     dur__pg_u64(&args, how->lock_ms);
     dur__pg_i64(&args, how->max > 0 ? (int64_t)how->max : 1);
     dur__pg_i64(&args, (int64_t)how->kind);
@@ -148,7 +147,7 @@ void dur__pg_put_taken(dur__pg_table *rows, const dur_turn_commit *turn) {
         dur__pg_put_claim(rows, turn->instance, &turn->worker_consumed[i].ref, turn->worker_consumed[i].lock_token);
 }
 
-void dur__pg_ack_lost(dur_work_ack *ack) {
+static void ack_lost(dur_work_ack *ack) {
     dur_error_set(&ack->error, DUR_ELEASE, false, "postgres.ack_work", "the worker row is gone or its lock has ended");
 }
 
@@ -175,7 +174,7 @@ void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks,
             if (code == DUR_OK)
                 dur_error_clear(&acks[i].error);
             else if (strcmp(batch.sqlstate, "22012") == 0)
-                dur__pg_ack_lost(&acks[i]);
+                ack_lost(&acks[i]);
             else
                 acks[i].error = err;
         }
@@ -227,8 +226,7 @@ int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message_row *item, 
     dur__pg_batch batch;
     int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, item->instance);
+    dur__pg_args_of(store, &args, item->instance);
     dur__pg_id(&args, item->execution_id);
     dur__pg_id(&args, item->activity_id);
     dur__pg_text(&args, item->tag);
@@ -252,15 +250,10 @@ static const char renew_sql[] =
     " " CLAIMED " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
 /* clang-format on */
 
-static void token_args(dur__pg *store, dur__pg_args *args, const char *lock_token) {
-    dur__pg_args_begin(store, args);
-    dur__pg_text(args, lock_token);
-}
-
 int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    token_args(store, &args, lock_token);
+    dur__pg_args_of(store, &args, lock_token);
     dur__pg_u64(&args, extend_ms);
     return dur__pg_write_locked(store, "postgres.renew_work", renew_sql, &args, err);
 }
@@ -275,7 +268,7 @@ int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64
                               dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    token_args(store, &args, lock_token);
+    dur__pg_args_of(store, &args, lock_token);
     dur__pg_u64(&args, delay_ms);
     dur__pg_bool(&args, ignore_attempt);
     int code = dur__pg_write_locked(store, "postgres.abandon_work", abandon_sql, &args, err);
@@ -291,7 +284,7 @@ static const char alone_sql[] =
 int dur__pg_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    token_args(store, &args, lock_token);
+    dur__pg_args_of(store, &args, lock_token);
     return dur__pg_write(store, "postgres.alone_ended", alone_sql, &args, NULL, err);
 }
 
@@ -303,7 +296,7 @@ static const char bury_sql[] =
 int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    token_args(store, &args, lock_token);
+    dur__pg_args_of(store, &args, lock_token);
     dur__pg_text(&args, reason);
     return dur__pg_write_locked(store, "postgres.dead_letter_work", bury_sql, &args, err);
 }

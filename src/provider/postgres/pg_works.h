@@ -19,6 +19,13 @@
 #define DUR__PG_DELETE_WORKS                                                                                           \
     "DELETE FROM @worker w USING " DUR__PG_LOCK_WORKS("w.instance_id = ANY ($2::text[])") " WHERE " DUR__PG_IS_L
 
+/* Whoever locked them has not begun any: they are free, and not counted. */
+/* clang-format off */
+#define DUR__PG_GIVE_WORKS_BACK(which)                                                                                 \
+    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) FROM "      \
+    DUR__PG_LOCK_WORKS(which) " WHERE " DUR__PG_IS_L
+/* clang-format on */
+
 /*
  * Rows that somebody has locked, c(instance, id, token, at): with a worker row w and the time n(now) the condition that
  * it is one of them, and its lock holds.  Its instance and id may be left out (NULL, 0): a token is of one row.
