@@ -2,6 +2,7 @@
  * pg_admin.c: looking at the store from outside: lists, counts, dead letters, suspending.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define STATUS DUR__PG_STATUS

@@ -7,6 +7,7 @@
  */
 #include "core/awaits.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #define LOOK "WITH n AS MATERIALIZED (SELECT #now AS now)"
 #define FINDING(text) " UNION ALL SELECT " text

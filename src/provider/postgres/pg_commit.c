@@ -6,6 +6,7 @@
  * and the same commit is sent again without them.
  */
 #include "base/assert.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 
 #include <stdlib.h>

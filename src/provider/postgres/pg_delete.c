@@ -3,6 +3,7 @@
  */
 #include "provider/dead_reason.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #define ALONE_THERE                                                                                                    \
     " EXISTS (SELECT 1 FROM @instances WHERE owner = $2::text AND runs_alone AND acquisitions > 0) OR EXISTS (SELECT " \

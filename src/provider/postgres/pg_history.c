@@ -4,6 +4,7 @@
  * A row stays below the size at which the server would compress it and move it out of the table.
  */
 #include "core/block.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 
 #define BLOCK_BYTES_MAX 1900u

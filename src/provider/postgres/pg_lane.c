@@ -3,6 +3,7 @@
  */
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  * takes a reason to look for one that is still there, when its holder has looked.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/to_nobody.h"
 
 #include <stdlib.h>

@@ -9,6 +9,7 @@
  * What an observer concludes from its looks, and how long that takes, is in pg_look.c.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>

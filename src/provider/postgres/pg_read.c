@@ -1,6 +1,7 @@
 /*
  * pg_read.c: reading and appending history, status and key-value state, outside turns.
  */
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 
 static const char read_sql[] =

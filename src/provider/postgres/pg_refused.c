@@ -4,6 +4,7 @@
  * A look that locks would be wrong: a statement that waits for a row sees the row as it is then, and everything else as
  * it was before.
  */
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 #include "provider/postgres/pg_works.h"
 

@@ -7,6 +7,7 @@
  */
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>

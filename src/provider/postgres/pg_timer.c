@@ -9,6 +9,7 @@
  * What is handed out is remembered until the turn that takes it: an end is bare (pg_turn.c) only when none of its
  * timers is left in the queue.
  */
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  */
 #include "provider/postgres/pg_turn.h"
 #include "base/assert.h"
+#include "provider/postgres/pg_pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>

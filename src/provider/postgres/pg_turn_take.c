@@ -4,6 +4,7 @@
  * All of it comes behind the locks of the instances' rows.
  */
 #include "provider/dead_reason.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 #include "provider/postgres/pg_works.h"
 

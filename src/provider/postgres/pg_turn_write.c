@@ -2,7 +2,9 @@
  * pg_turn_write.c: what a turn writes: work, key-value state, and the end of its lease.
  */
 #include "provider/postgres/pg_doubts.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
+#include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
 

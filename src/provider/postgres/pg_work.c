@@ -8,6 +8,7 @@
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
