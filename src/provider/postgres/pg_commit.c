@@ -105,16 +105,13 @@ static void make_plan(const dur__pg_parts *parts, const dur_work_ack *acks, size
 /* Sessions of the work that it finishes, before anything else is waited for (pg_work.c). */
 static void lock_sessions(dur__pg_batch *batch, const dur__pg_parts *parts, const dur_work_ack *acks,
                           size_t ack_count) {
-    dur__pg_array tokens = dur__pg_array_text();
+    dur__pg_table tokens = dur__pg_table_of("t");
     for (size_t i = 0; i < ack_count; i++)
-        dur__pg_add_text(&tokens, acks[i].lock_token);
+        dur__pg_put_text(&tokens, acks[i].lock_token);
     for (size_t i = 0; i < parts->count; i++)
         for (size_t k = 0; k < parts->all[i].turn->worker_consumed_count; k++)
-            dur__pg_add_text(&tokens, parts->all[i].turn->worker_consumed[k].lock_token);
-    if (tokens.count > 0)
-        dur__pg_sessions_lock_add(parts->store, batch, &tokens);
-    else
-        dur__buf_free(&tokens.data);
+            dur__pg_put_text(&tokens, parts->all[i].turn->worker_consumed[k].lock_token);
+    dur__pg_batch_add_rows(batch, dur__pg_lock_sessions_sql, &tokens);
 }
 
 /* 3: outside of lanes each turn has an owner of its own. */
@@ -127,7 +124,7 @@ static void send_taker_fence(dur__pg_batch *batch, const dur__pg_parts *parts) {
         births |= part->facts.born;
         if (lane != NULL || !takes(part, lane) || dur__str_eq(part->turn->owner, owner)) continue;
         owner = part->turn->owner;
-        dur__pg_owner_fence_add(parts->store, batch, owner);
+        dur__pg_owner_fence_add(batch, owner);
     }
     if (lane != NULL && lane->owner != NULL) dur__pg_lane_fence_add(batch, lane, births);
 }
@@ -147,12 +144,12 @@ static bool may_leave_nothing(const dur__pg_part *part) {
     return !part->facts.keeps && !part->facts.writes;
 }
 
-void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+void dur__pg_turns_add(dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                        dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan) {
     dur__pg_outbox box;
     dur__pg_parts parts;
     dur__pg_outbox_begin(&box);
-    dur__pg_parts_begin(&parts, store, lane, turns, count);
+    dur__pg_parts_begin(&parts, lane, turns, count);
     make_plan(&parts, acks, ack_count, &box, plan);
     lock_sessions(batch, &parts, acks, ack_count);
     dur__pg_send_row_locks(batch, &parts, &box);
@@ -196,7 +193,7 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
     const PGresult *timers = plan->timers_at >= 0 ? batch->results[plan->timers_at] : NULL;
     const PGresult *works = plan->work_at >= 0 ? batch->results[plan->work_at] : NULL;
     dur__pg_parts parts;
-    dur__pg_parts_begin(&parts, NULL, lane, turns, count); /* as it was when it was sent */
+    dur__pg_parts_begin(&parts, lane, turns, count); /* as it was when it was sent */
     for (size_t i = 0; i < count; i++) {
         turns[i]->fault = DUR_TURN_FINE;
         dur_error_clear(&turns[i]->error);
@@ -221,8 +218,8 @@ static bool is_comparison(const dur__pg_batch *batch) {
 
 typedef enum outcome { COMMITTED, FAILED, REFUSED, HELD, UNREADABLE } outcome;
 
-static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_turn_commit **turns,
-                           size_t count, dur_error *err) {
+static outcome commit_once(dur__pg_conn *conn, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                           dur_error *err) {
     dur__pg_batch batch;
     dur__pg_turn_plan plan;
     int code = dur__pg_connect(conn, err);
@@ -232,7 +229,7 @@ static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lan
     int backend = conn->backend;
     if (lane != NULL) lane->rounds++; /* of timers that it may not hear of, and of no others */
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, &plan);
+    dur__pg_turns_add(&batch, lane, turns, count, NULL, 0, &plan);
     if (plan.for_lanes || plan.for_watches) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.commit", err);
     outcome what = code == DUR_OK                    ? COMMITTED
@@ -246,18 +243,17 @@ static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lan
     return what;
 }
 
-static void halves(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
-                   size_t count) {
-    dur__pg_turns_commit(store, conn, lane, arena, turns, count / 2);
-    dur__pg_turns_commit(store, conn, lane, arena, turns + count / 2, count - count / 2);
+static void halves(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns, size_t count) {
+    dur__pg_turns_commit(conn, lane, arena, turns, count / 2);
+    dur__pg_turns_commit(conn, lane, arena, turns + count / 2, count - count / 2);
 }
 
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t count) {
+void dur__pg_turns_commit(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
+                          size_t count) {
     for (int tries = 0; count > 0; tries++) {
         dur_error err = DUR_ERROR_INIT;
         size_t before = count;
-        outcome what = commit_once(store, conn, lane, turns, count, &err);
+        outcome what = commit_once(conn, lane, turns, count, &err);
         if (what == COMMITTED) return;
         if (what == REFUSED && dur__pg_leave_refused(conn, lane, arena, turns, &count, &err) != DUR_OK) what = FAILED;
         if ((what == REFUSED || what == HELD) && count == before && lane != NULL)
@@ -271,7 +267,7 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
                 return;
             }
         } else if (what == UNREADABLE || what == HELD || tries > 0) { /* two of one instance, say */
-            halves(store, conn, lane, arena, turns, count);
+            halves(conn, lane, arena, turns, count);
             return;
         }
     }
@@ -300,7 +296,7 @@ static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur
     }
     if (code == DUR_OK && valid_count > 0) code = dur__pg_borrow(store, &conn, err);
     if (code == DUR_OK && valid_count > 0) {
-        dur__pg_turns_commit(store, conn, NULL, NULL, valid, valid_count);
+        dur__pg_turns_commit(conn, NULL, NULL, valid, valid_count);
         dur__pg_return(conn);
         dur__pg_wake(store, NULL, NULL);
     }

@@ -139,7 +139,7 @@ static int delete_listed(dur__pg_conn *conn, const listed *what, dur_delete_resu
     for (size_t i = 0; i < what->count; i++)
         dur__pg_add_text(&array, what->ids[i]);
     dur__pg_batch_begin(&batch, conn, false);
-    dur__pg_lock_to_end_add(&batch, &array);
+    dur__pg_batch_add_ids(&batch, dur__pg_lock_to_end_sql, &array);
     int rows = dur__pg_batch_add_ids(&batch, rows_sql, &array);
     int children = dur__pg_batch_add_ids(&batch, children_sql, &array);
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);

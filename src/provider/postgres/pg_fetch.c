@@ -184,10 +184,10 @@ void dur__pg_lane_fence_add(dur__pg_batch *batch, const dur__pg_lane *lane, bool
     dur__pg_batch_add(batch, lane_fence_sql, &args);
 }
 
-void dur__pg_owner_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
+void dur__pg_owner_fence_add(dur__pg_batch *batch, const char *owner) {
     dur__pg_args args;
-    dur__pg_args_of(store, &args, owner);
-    dur__pg_i64(&args, dur__pg_fence_key(store, owner));
+    dur__pg_args_of(batch->conn->store, &args, owner);
+    dur__pg_i64(&args, dur__pg_fence_key(batch->conn->store, owner));
     dur__pg_batch_add(batch, owner_fence_sql, &args);
 }
 
@@ -197,25 +197,25 @@ void dur__pg_range_args(dur__pg_args *args, const dur_capability_filter *filter,
     dur__pg_text(args, filtered ? dur__pg_pin(filter->ranges[0].max, texts->most) : NULL);
 }
 
-static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how, dur__pg_range *texts) {
-    dur__pg_args_begin(store, args);
+static void claim_args(const dur__pg_batch *batch, dur__pg_args *args, const dur_fetch *how, dur__pg_range *texts) {
+    dur__pg_args_begin(batch->conn->store, args);
     dur__pg_i64(args, how->max > 0 ? (int64_t)how->max : 1);
     dur__pg_i64(args, (int64_t)how->kind);
     dur__pg_range_args(args, how->filter, texts);
 }
 
-static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix,
-                      uint64_t low_ms, bool runs_nothing) {
+static int send_claim(dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix, uint64_t low_ms,
+                      bool runs_nothing) {
     static const char *const no_handler[] = { "" };
     static const dur_handler_filter nothing = { no_handler, 1 };
     dur__pg_args args;
     dur__pg_range texts;
     if (!runs_nothing) {
-        claim_args(store, &args, how, &texts);
+        claim_args(batch, &args, how, &texts);
         dur__pg_handlers(&args, how->handlers);
         dur__pg_batch_add(batch, bury_sql, &args);
     }
-    claim_args(store, &args, how, &texts);
+    claim_args(batch, &args, how, &texts);
     dur__pg_text(&args, how->owner);
     dur__pg_i64(&args, holder);
     dur__pg_u64(&args, how->lock_ms);
@@ -226,30 +226,29 @@ static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how
     return dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? claim_suspects_sql : claim_sql, &args);
 }
 
-static int send_for_holder(dur__pg *store, dur__pg_batch *batch, const char *sql, int64_t holder) {
+static int send_for_holder(dur__pg_batch *batch, const char *sql, int64_t holder) {
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_i64(&args, holder);
     return dur__pg_batch_add(batch, sql, &args);
 }
 
-void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
-                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, int64_t round,
-                       dur__pg_fetch_plan *plan) {
+void dur__pg_fetch_add(dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t held_queue_max,
+                       const char *token_prefix, uint64_t low_ms, int64_t round, dur__pg_fetch_plan *plan) {
     dur__pg_args args;
     *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1, -1 };
     bool none = how != NULL && ((how->filter != NULL && how->filter->count == 0) ||
                                 (how->handlers != NULL && how->handlers->count == 0));
     if (how != NULL) {
-        plan->claim_at = send_claim(store, batch, how, holder, token_prefix, low_ms, none);
-        plan->works_at = send_for_holder(store, batch, works_sql, holder);
+        plan->claim_at = send_claim(batch, how, holder, token_prefix, low_ms, none);
+        plan->works_at = send_for_holder(batch, works_sql, holder);
         if (!how->without_history) {
-            plan->history_at = send_for_holder(store, batch, history_sql, holder);
-            plan->kv_at = send_for_holder(store, batch, kv_sql, holder);
+            plan->history_at = send_for_holder(batch, history_sql, holder);
+            plan->kv_at = send_for_holder(batch, kv_sql, holder);
         }
     }
-    send_for_holder(store, batch, look_sql, holder);
-    dur__pg_args_begin(store, &args);
+    send_for_holder(batch, look_sql, holder);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_i64(&args, holder);
     dur__pg_i64(&args, held_queue_max);
     dur__pg_i64(&args, how != NULL ? how->queue_messages_max : 0);
@@ -393,8 +392,8 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
-    if (how->owner != NULL) dur__pg_owner_fence_add(store, &batch, how->owner);
-    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), 0, prefix, 0, DUR__PG_NO_ROUND, &plan);
+    if (how->owner != NULL) dur__pg_owner_fence_add(&batch, how->owner);
+    dur__pg_fetch_add(&batch, how, dur__pg_random_holder(store), 0, prefix, 0, DUR__PG_NO_ROUND, &plan);
     code = dur__pg_batch_run(&batch, "postgres.fetch", err);
     if (code == DUR_OK) dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
     dur__pg_batch_end(&batch);

@@ -225,15 +225,15 @@ typedef struct dur__pg_turn_plan {
     bool for_watches; /* a state that somebody may watch has changed */
 } dur__pg_turn_plan;
 /* Add the statements of these turns and acks.  Answers are read by dur__pg_turns_read after the batch ran. */
-void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+void dur__pg_turns_add(dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                        dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan);
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
                         dur_turn_commit **turns, size_t count);
 bool dur__pg_touches_values(const dur_turn_commit *turn); /* key-value state */
 bool dur__pg_turn_seen(const dur_turn_commit *turn);      /* it changes what watches watch */
 /* All of them; where the batch is refused, without those that are found to be the reason.  Each turn has its answer. */
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t count);
+void dur__pg_turns_commit(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
+                          size_t count);
 /* Which instance it is of is known, and the start that it writes is one of the lane's; false: it is refused. */
 bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn);
 void dur__pg_turns_failed(dur_turn_commit **turns, size_t count, const dur_error *err);
@@ -263,9 +263,8 @@ void dur__pg_held_up_forget(dur__pg_lane *lane);
 typedef struct dur__pg_fetch_plan {
     int claim_at, works_at, history_at, kv_at, give_at; /* -1: not asked */
 } dur__pg_fetch_plan;
-void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
-                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, int64_t round,
-                       dur__pg_fetch_plan *plan);
+void dur__pg_fetch_add(dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t held_queue_max,
+                       const char *token_prefix, uint64_t low_ms, int64_t round, dur__pg_fetch_plan *plan);
 /* Two parameters: the versions that pass; the texts must live until the statement is sent. */
 typedef struct dur__pg_range {
     char least[DUR__PG_PIN_SIZE], most[DUR__PG_PIN_SIZE];
@@ -281,16 +280,15 @@ int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error 
 int dur__pg_undo_unknown(dur__pg_conn *conn, int backend, const char *token_prefix, int code, dur_error *err);
 /* Before anything is taken under an owner's name; births: refused where the owner is dead. */
 void dur__pg_lane_fence_add(dur__pg_batch *batch, const dur__pg_lane *lane, bool births);
-void dur__pg_owner_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
+void dur__pg_owner_fence_add(dur__pg_batch *batch, const char *owner);
 int64_t dur__pg_fence_key(const dur__pg *store, const char *owner);
 
 /* pg_work.c */
-void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
-                            int *at);
+void dur__pg_work_fetch_add(dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix, int *at);
 size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *arena, dur_leased_work *out, size_t max);
-/* First of all that a transaction locks (DUR__PG_LOCK_SESSIONS); takes the array. */
-void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *tokens);
-void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count);
+extern const char dur__pg_lock_sessions_sql[]; /* of work with the tokens $2: DUR__PG_LOCK_SESSIONS */
+void dur__pg_acks_commit(dur__pg_conn *conn, dur_work_ack *acks, size_t count);
+
 /* pg_inbox.c: starts that their first turn writes */
 /* Hands starts to lanes and waits; done[i]: it was written or refused, its answer is there.  Else: do it yourself. */
 void dur__pg_inbox_starts(dur__pg *store, dur_start_request *starts, size_t count, bool *done);
@@ -362,12 +360,12 @@ void dur__pg_look_add(dur__pg_look *look, const dur__pg_glance *before, const du
 bool dur__pg_look_silent(const dur__pg_look *look);      /* for its whole timeout */
 uint64_t dur__pg_look_left_us(const dur__pg_look *look); /* until it is dead if it stays so; UINT64_MAX: locked */
 
-/* pg_admin.c and pg_delete.c */
+/* pg_delete.c */
 /* In a transaction: delete an instance and all below it, and tell the lanes that held them; unless one of them runs
  * (DUR_ERUNNING) or has just begun (DUR_ECHILD). */
 int dur__pg_delete_tree(dur__pg_conn *conn, const char *instance, dur_error *err);
-/* Before anything about them is read: lock their rows, in order, and make those that are missing: one that somebody is
-   just putting in the place of another cannot be locked by a statement that does not see it yet. */
-void dur__pg_lock_to_end_add(dur__pg_batch *batch, const dur__pg_array *ids);
+/* Before anything about those of $2 is read: lock their rows, in order, and make those that are missing: one that
+   somebody is just putting in the place of another cannot be locked by a statement that does not see it yet. */
+extern const char dur__pg_lock_to_end_sql[];
 
 #endif

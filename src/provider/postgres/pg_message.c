@@ -69,20 +69,16 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) {
     "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER"   \
     " BY 1" OR_LOCK(column)
 static const char make_sql[] = MAKE("known");
-static const char make_to_end_sql[] = MAKE("instance_id");
+const char dur__pg_lock_to_end_sql[] = MAKE("instance_id");
 static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
                                " ORDER BY instance_id FOR NO KEY UPDATE) t";
-
-void dur__pg_lock_to_end_add(dur__pg_batch *batch, const dur__pg_array *ids) {
-    dur__pg_batch_add_ids(batch, make_to_end_sql, ids);
-}
 
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
     dur__pg_array all = dur__pg_array_text();
     dur__pg_add_all(&all, &box->messages.columns[0]);
     dur__pg_add_all(&all, &box->locks);
     if (box->ends_leases) /* a row that is missing is made: one that comes meanwhile would be written unlocked */
-        dur__pg_batch_add_ids(batch, make_to_end_sql, &all);
+        dur__pg_batch_add_ids(batch, dur__pg_lock_to_end_sql, &all);
     else if (box->messages.rows > 0)
         dur__pg_batch_add_ids(batch, make_sql, &all);
     else if (box->locks.count > 0)

@@ -50,7 +50,7 @@ int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_
     int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
     dur__pg_add_text(&ids, instance);
-    dur__pg_lock_to_end_add(&batch, &ids);
+    dur__pg_batch_add_ids(&batch, dur__pg_lock_to_end_sql, &ids);
     dur__buf_free(&ids.data);
     dur__pg_send_past_execution(&batch, instance, execution_id);
     dur__pg_send_events(&batch, instance, execution_id, events, count);

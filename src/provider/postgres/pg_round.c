@@ -165,14 +165,14 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
     if (lane->owner != NULL && !plan->turns.takes && (work || (plan->reads == LOOK && round->fetch != NULL)))
         dur__pg_lane_fence_add(batch, lane, false);
     if (plan->reads == LOOK) {
-        dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder, round->queue_messages_max, prefix,
-                          plan->low_ms, lane->rounds, &plan->fetch);
+        dur__pg_fetch_add(batch, round->fetch, lane->holder, round->queue_messages_max, prefix, plan->low_ms,
+                          lane->rounds, &plan->fetch);
         dur__pg_args_begin(lane->store, &args);
         dur__pg_i64(&args, lane->holder);
         plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
-    if (work) dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
+    if (work) dur__pg_work_fetch_add(batch, round->work, prefix, &plan->work_at);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
@@ -324,7 +324,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     lane->rounds++;
     dur__pg_batch_begin(&batch, lane->conn, true);
     notify_of_earlier(lane, &batch);
-    if (writes) dur__pg_turns_add(store, &batch, lane, turns, count, round->acks, round->ack_count, &plan.turns);
+    if (writes) dur__pg_turns_add(&batch, lane, turns, count, round->acks, round->ack_count, &plan.turns);
     plan.reads = choose_reading(lane, round, plan.turns.for_lanes || plan.turns.sends, now_us);
     if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, plan.reads, now_us);
     send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
@@ -387,9 +387,9 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
     atomic_store(&lane->in_round, false);
     if (refused && writes) { /* each gets its own answer; then look without writing */
-        dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
+        dur__pg_turns_commit(lane->conn, lane, arena, turns, count);
         dur__pg_inbox_answer(lane, turns, count);
-        dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
+        dur__pg_acks_commit(lane->conn, round->acks, round->ack_count);
         dur__pg_wake(lane->store, lane, NULL);
         round->settles = lane->unknown;
         code = dur__pg_connect(lane->conn, &mine);

@@ -115,7 +115,7 @@ int dur__pg_send_timers(dur__pg_batch *batch, const dur__pg_parts *parts) {
         }
     }
     if (rows.rows == 0) return -1;
-    dur__pg_args_begin(parts->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_table_args(&args, &rows);
     dur__pg_i64(&args, parts->lane != NULL ? parts->lane->rounds : 0);
     return dur__pg_batch_add(batch, timers_sql, &args);

@@ -101,9 +101,8 @@ static void part_begin(dur__pg_part *part, dur__pg_lane *lane, dur_turn_commit *
                   (part->facts.writes && part->lease != NULL && part->lease->execution != turn->execution_id);
 }
 
-void dur__pg_parts_begin(dur__pg_parts *parts, dur__pg *store, dur__pg_lane *lane, dur_turn_commit **turns,
-                         size_t count) {
-    *parts = (dur__pg_parts){ store, lane, dur__xmalloc((count + 1) * sizeof(dur__pg_part)), count };
+void dur__pg_parts_begin(dur__pg_parts *parts, dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+    *parts = (dur__pg_parts){ lane, dur__xmalloc((count + 1) * sizeof(dur__pg_part)), count };
     for (size_t i = 0; i < count; i++)
         part_begin(&parts->all[i], lane, turns[i]);
 }
@@ -213,7 +212,7 @@ static void send_births(dur__pg_batch *batch, const dur__pg_parts *parts, const 
     int64_t count = rows.rows;
     dur__pg_add_all(&locks, &box->messages.columns[0]);
     dur__pg_add_all(&locks, &box->locks);
-    dur__pg_args_begin(parts->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_table_args(&args, &rows);
     dur__pg_array_arg(&args, &locks);
     dur__pg_text(&args, parts->lane->owner);
@@ -323,7 +322,7 @@ void dur__pg_send_rows(dur__pg_batch *batch, const dur__pg_parts *parts) {
         put_row(&rows, some[i]);
     dur__free(some);
     if (count == 0) return;
-    dur__pg_args_begin(parts->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_table_args(&args, &rows);
     dur__pg_i64(&args, (int64_t)count);
     add_server(&args, parts);
@@ -353,7 +352,7 @@ void dur__pg_send_fence(dur__pg_batch *batch, const dur__pg_parts *parts) {
     }
     dur__free(some);
     if (count == 0) return;
-    dur__pg_args_begin(parts->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_table_args(&args, &rows);
     dur__pg_i64(&args, (int64_t)count);
     add_server(&args, parts);

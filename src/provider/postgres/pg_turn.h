@@ -27,7 +27,6 @@ typedef struct dur__pg_part {
 } dur__pg_part;
 
 typedef struct dur__pg_parts {
-    dur__pg *store;
     dur__pg_lane *lane; /* NULL: outside of lanes */
     dur__pg_part *all;  /* in the order of the turns */
     size_t count;
@@ -38,8 +37,7 @@ typedef bool dur__pg_part_test(const dur__pg_part *part);
 void dur__pg_send_ids(dur__pg_batch *batch, const char *sql, const dur__pg_parts *parts, dur__pg_part_test *test);
 
 /* pg_turn.c: instances' rows */
-void dur__pg_parts_begin(dur__pg_parts *parts, dur__pg *store, dur__pg_lane *lane, dur_turn_commit **turns,
-                         size_t count);
+void dur__pg_parts_begin(dur__pg_parts *parts, dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
 void dur__pg_parts_end(dur__pg_parts *parts);
 bool dur__pg_item_is_local(const dur__pg_lane *lane, const dur_turn_commit *turn, const dur_turn_work *item);
 /* Step 1 in full; the box has the targets of messages. */

@@ -143,7 +143,7 @@ void dur__pg_send_work_taken(dur__pg_batch *batch, const dur__pg_parts *parts, c
         dur__pg_put_taken(&rows, parts->all[i].turn);
     int64_t count = rows.rows;
     if (count == 0) return;
-    dur__pg_args_begin(parts->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_table_args(&args, &rows);
     dur__pg_i64(&args, count);
     dur__pg_batch_add(batch, take_work_sql, &args);

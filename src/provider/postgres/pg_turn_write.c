@@ -33,9 +33,9 @@ void dur__pg_send_sessions(dur__pg_batch *batch, const dur__pg_parts *parts) {
         }
     }
     if (rows.rows == 0) return;
-    dur__pg_args_begin(parts->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_table_args(&args, &rows);
-    dur__pg_i64(&args, parts->store->schema_key);
+    dur__pg_i64(&args, batch->conn->store->schema_key);
     dur__pg_batch_add(batch, claim_sessions_sql, &args);
 }
 

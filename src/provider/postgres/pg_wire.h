@@ -126,8 +126,8 @@ void dur__pg_put_json(dur__pg_table *table, dur_text text);
 void dur__pg_put_i64(dur__pg_table *table, int64_t value);
 void dur__pg_put_id(dur__pg_table *table, uint64_t value);               /* as dur__pg_id */
 void dur__pg_table_args(dur__pg_args *args, dur__pg_table *table);       /* the next parameters; takes the table */
-const char *dur__pg_pin(dur_semver version, char out[DUR__PG_PIN_SIZE]); /* as a text of bigint[] */
 void dur__pg_table_free(dur__pg_table *table);                           /* of which nothing was taken */
+const char *dur__pg_pin(dur_semver version, char out[DUR__PG_PIN_SIZE]); /* as a text of bigint[] */
 int64_t dur__pg_ms(uint64_t value); /* cut at a quarter of the largest bigint, so that sums do not overflow */
 /* reading */
 const char *dur__pg_get(const PGresult *result, int row, int column); /* NULL: null */
@@ -184,9 +184,7 @@ void dur__pg_batch_end(dur__pg_batch *batch);
 int dur__pg_one(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, bool writes, PGresult **out,
                 dur_error *err);
 
-/* ---- pg_rows.c: single statements, by what is wanted of their answer ----------------------------------------------
- */
-
+/* pg_rows.c: single statements, by what is wanted of their answer */
 typedef void dur__pg_read_row(const PGresult *rows, int row, dur_arena *arena, void *out);
 typedef struct dur__pg_rows {
     dur_arena *arena;
@@ -208,7 +206,6 @@ int dur__pg_numbers(dur__pg *store, const char *op, const char *sql, dur__pg_arg
 /* How many rows it wrote, where somebody asks. */
 int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, uint64_t *touched,
                   dur_error *err);
-
 /* It returns the row whose lock it is about; none: DUR_ELEASE. */
 int dur__pg_write_locked(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, dur_error *err);
 

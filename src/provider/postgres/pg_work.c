@@ -42,14 +42,13 @@
 static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "id");
 static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "crashes_alone, id");
 
-void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
-                            int *at) {
+void dur__pg_work_fetch_add(dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix, int *at) {
     dur__pg_args args;
     dur__pg_array tags = dur__pg_array_text();
     *at = -1;
     for (size_t i = 0; i < how->tags.tag_count; i++)
         dur__pg_add_text(&tags, how->tags.tags[i]);
-    dur__pg_args_of(store, &args, how->owner);
+    dur__pg_args_of(batch->conn->store, &args, how->owner);
     dur__pg_u64(&args, how->lock_ms);
     dur__pg_i64(&args, how->max > 0 ? (int64_t)how->max : 1);
     dur__pg_i64(&args, (int64_t)how->kind);
@@ -58,7 +57,7 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
     dur__pg_text(&args, how->session_owner);
     dur__pg_u64(&args, how->session_lock_ms);
     dur__pg_text(&args, token_prefix);
-    dur__pg_i64(&args, store->schema_key);
+    dur__pg_i64(&args, batch->conn->store->schema_key);
     dur__pg_handlers(&args, how->handlers);
     *at = dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? fetch_suspects_sql : fetch_sql, &args);
 }
@@ -94,8 +93,8 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_work_fetch *ho
     int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
-    if (how->owner != NULL) dur__pg_owner_fence_add(store, &batch, how->owner);
-    dur__pg_work_fetch_add(store, &batch, how, prefix, &at);
+    if (how->owner != NULL) dur__pg_owner_fence_add(&batch, how->owner);
+    dur__pg_work_fetch_add(&batch, how, prefix, &at);
     code = dur__pg_batch_run(&batch, "postgres.fetch_work", err);
     if (code == DUR_OK) *count = dur__pg_work_fetch_read(&batch, at, arena, out, how->max > 0 ? how->max : 1);
     dur__pg_batch_end(&batch);
@@ -152,7 +151,7 @@ static void ack_lost(dur_work_ack *ack) {
     dur_error_set(&ack->error, DUR_ELEASE, false, "postgres.ack_work", "the worker row is gone or its lock has ended");
 }
 
-void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count) {
+void dur__pg_acks_commit(dur__pg_conn *conn, dur_work_ack *acks, size_t count) {
     dur__pg_batch batch;
     dur__pg_turn_plan plan;
     dur_error err = DUR_ERROR_INIT;
@@ -164,12 +163,12 @@ void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks,
         return;
     }
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, NULL, NULL, 0, acks, count, &plan);
+    dur__pg_turns_add(&batch, NULL, NULL, 0, acks, count, &plan);
     if (plan.for_lanes) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.ack_work", &err);
     if (code != DUR_OK && count > 1 && (dur__pg_refused(&batch, code) || dur__pg_waited_too_long(&batch))) {
-        dur__pg_acks_commit(store, conn, acks, count / 2);
-        dur__pg_acks_commit(store, conn, acks + count / 2, count - count / 2);
+        dur__pg_acks_commit(conn, acks, count / 2);
+        dur__pg_acks_commit(conn, acks + count / 2, count - count / 2);
     } else {
         for (size_t i = 0; i < count; i++) {
             if (code == DUR_OK)
@@ -188,7 +187,7 @@ int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
     dur__pg_conn *conn;
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
-    dur__pg_acks_commit(store, conn, acks, count);
+    dur__pg_acks_commit(conn, acks, count);
     dur__pg_return(conn);
     dur__pg_wake(store, NULL, NULL);
     return DUR_OK;
@@ -205,15 +204,8 @@ int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_
     return code;
 }
 
-static const char lock_sessions_sql[] =
+const char dur__pg_lock_sessions_sql[] =
     "SELECT count(*) FROM (" DUR__PG_LOCK_SESSIONS("w.token = ANY ($2::text[])") ") t";
-
-void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *tokens) {
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, tokens);
-    dur__pg_batch_add(batch, lock_sessions_sql, &args);
-}
 
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
 
