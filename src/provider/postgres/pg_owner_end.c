@@ -3,8 +3,8 @@
  *
  * One short transaction marks its row (dead: 1 it has died, 2 it has left) and deletes the rows of its lanes: it waits
  * for whatever is just being taken under its name, and from then on nothing is.  What it has is freed in batches of
- * later transactions, which skip what somebody has locked.  The owner's row goes in the one that finds nothing left;
- * any node that sees a marked one carries on, so whoever began may die at any point.
+ * later transactions, which skip what somebody has locked.  The owner's row goes behind the one that finds nothing
+ * left; any node that sees a marked one carries on, so whoever began may die at any point.
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
@@ -75,21 +75,26 @@ void dur__pg_owner_end_batches(dur__pg_conn *conn, const char *owner, int64_t be
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------- */
 
-static const char some_leases_sql[] = "SELECT instance_id FROM @instances WHERE owner = $2::text ORDER BY instance_id"
-                                      " LIMIT " BATCH " FOR UPDATE SKIP LOCKED";
-#define CLEAN "(SELECT o.dead = 2 FROM @owners o WHERE o.owner = $3::text)"
+/* Some of its leases are locked, skipping what somebody has, and looked at by the statements behind that: their ids are
+   handed on in a setting of the transaction. */
+static const char some_leases_sql[] =
+    "SELECT set_config('durite.some', coalesce(array_agg(t.instance_id)::text, '{}'), true) FROM (SELECT instance_id"
+    " FROM @instances WHERE owner = $2::text ORDER BY instance_id LIMIT " BATCH " FOR UPDATE SKIP LOCKED) t";
+#define IS_ONE_OF_THEM "instance_id = ANY (nullif(current_setting('durite.some', true), '')::text[])"
+#define CLEAN "(SELECT o.dead = 2 FROM @owners o WHERE o.owner = $2::text)"
 /* What it had taken and not used is not counted where it left; otherwise what was acquired and not committed may be
    what killed it.  Should it live after all its lanes are told what they have lost. */
-static const char lost_sql[] = "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM "
-                               "@instances WHERE instance_id ="
-                               " ANY ($2::text[]) AND owner = $3::text AND holder IS NOT NULL AND NOT " CLEAN;
+static const char lost_sql[] =
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"
+    " " IS_ONE_OF_THEM " AND holder IS NOT NULL AND NOT " CLEAN;
+/* clang-format off */
 static const char leases_sql[] =
-    "WITH c AS MATERIALIZED (SELECT " CLEAN " AS clean), i0 AS (SELECT x.instance_id, x.acquisitions, c.clean::integer"
-    " AS less, NOT c.clean AS died, 0 AS until FROM @instances x, c WHERE x.instance_id = ANY ($2::text[]) AND x.owner ="
-    " $3::text),"
-    " " DUR__PG_ENDS " " DUR__PG_END_ROWS(
-        " crashes = i.crashes + CASE WHEN f.died AND i.acquisitions > 0 THEN 1 ELSE 0 END, crashes_alone ="
-        " i.crashes_alone + CASE WHEN f.died AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,");
+    "WITH c AS MATERIALIZED (SELECT " CLEAN " AS clean),"
+    " i0 AS (SELECT x.instance_id, x.acquisitions, c.clean::integer AS less, NOT c.clean AS died, 0 AS until FROM"
+    " @instances x, c WHERE x." IS_ONE_OF_THEM "), " DUR__PG_ENDS " " DUR__PG_END_ROWS(
+    " crashes = i.crashes + CASE WHEN f.died AND i.acquisitions > 0 THEN 1 ELSE 0 END, crashes_alone ="
+    " i.crashes_alone + CASE WHEN f.died AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,");
+/* clang-format on */
 static const char works_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, crashes = w.crashes + CASE WHEN"
     " c.clean THEN 0 ELSE 1 END, crashes_alone = w.crashes_alone + CASE WHEN w.runs_alone AND NOT c.clean THEN 1 ELSE 0"
@@ -107,61 +112,33 @@ static const char forget_sql[] =
     " @sessions WHERE owner = $2::text) RETURNING 1) SELECT count(*) > 0 OR NOT EXISTS (SELECT 1 FROM @owners WHERE"
     " owner = $2::text) FROM d";
 
-static void add_ids(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids, const char *owner, int *at) {
-    dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_array_copy_arg(&args, ids);
-    dur__pg_text(&args, owner);
-    *at = dur__pg_batch_add(batch, sql, &args);
+static uint32_t touched(const dur__pg_batch *batch, int at) {
+    return (uint32_t)strtoul(PQcmdTuples(batch->results[at]), NULL, 10);
 }
 
-/* In a transaction: they are locked, and looked at behind that. */
-static int lock_some(dur__pg_conn *conn, const char *owner, dur__pg_array *ids, dur_error *err) {
-    dur__pg_batch batch;
-    dur__pg_batch_begin(&batch, conn, false);
-    int at = dur__pg_batch_add_id(&batch, some_leases_sql, owner);
-    int code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++)
-        dur__pg_add_text(ids, dur__pg_get(batch.results[at], row, 0));
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
-static int end_some(dur__pg_conn *conn, const char *owner, const dur__pg_array *ids, dur_error *err) {
-    dur__pg_batch batch;
-    int at;
-    dur__pg_batch_begin(&batch, conn, true);
-    add_ids(&batch, lost_sql, ids, owner, &at);
-    add_ids(&batch, leases_sql, ids, owner, &at);
-    dur__pg_batch_notify(&batch);
-    int code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
-static int free_leases(dur__pg_conn *conn, const char *owner, uint32_t *count, dur_error *err) {
-    dur__pg_array ids = dur__pg_array_text();
-    *count = 0;
-    int code = dur__pg_begin(conn, err);
-    if (code == DUR_OK) code = lock_some(conn, owner, &ids, err);
-    if (code == DUR_OK && ids.count > 0) code = end_some(conn, owner, &ids, err);
-    code = dur__pg_end(conn, "postgres.owner", code, err);
-    if (code == DUR_OK) *count = ids.count;
-    dur__buf_free(&ids.data);
-    return code;
-}
-
-static int free_works(dur__pg_conn *conn, const char *owner, uint32_t *count, bool *finished, dur_error *err) {
+static int free_some(dur__pg_conn *conn, const char *owner, uint32_t *count, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_batch_add_id(&batch, some_leases_sql, owner);
+    dur__pg_batch_add_id(&batch, lost_sql, owner);
+    int leases = dur__pg_batch_add_id(&batch, leases_sql, owner);
     dur__pg_batch_add_id(&batch, sessions_sql, owner);
     int works = dur__pg_batch_add_id(&batch, works_sql, owner);
-    int last = dur__pg_batch_add_id(&batch, forget_sql, owner);
-    dur__pg_crash_end_add(&batch, owner);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    *count = code == DUR_OK ? (uint32_t)strtoul(PQcmdTuples(batch.results[works]), NULL, 10) : 0;
-    *finished = code == DUR_OK && dur__pg_get_bool(batch.results[last], 0, 0);
+    *count = code == DUR_OK ? touched(&batch, leases) + touched(&batch, works) : 0;
+    dur__pg_batch_end(&batch);
+    return code;
+}
+
+/* By itself: whoever has locked the owner's row holds up nothing else. */
+static int forget(dur__pg_conn *conn, const char *owner, bool *finished, dur_error *err) {
+    dur__pg_batch batch;
+    dur__pg_batch_begin(&batch, conn, true);
+    int at = dur__pg_batch_add_id(&batch, forget_sql, owner);
+    dur__pg_crash_end_add(&batch, owner);
+    int code = dur__pg_batch_run(&batch, "postgres.owner", err);
+    *finished = code == DUR_OK && dur__pg_get_bool(batch.results[at], 0, 0);
     dur__pg_batch_end(&batch);
     return code;
 }
@@ -169,13 +146,12 @@ static int free_works(dur__pg_conn *conn, const char *owner, uint32_t *count, bo
 int dur__pg_owner_free(dur__pg_conn *conn, const char *owner, uint64_t most_us, uint32_t *freed, bool *finished,
                        dur_error *err) {
     uint64_t began_us = dur__monotonic_us();
-    uint32_t leases, works;
+    uint32_t some;
     *finished = false;
     do {
-        int code = free_leases(conn, owner, &leases, err);
-        if (code == DUR_OK) code = free_works(conn, owner, &works, finished, err);
+        int code = free_some(conn, owner, &some, err);
         if (code != DUR_OK) return code;
-        *freed += leases + works;
-    } while (!*finished && leases + works > 0 && dur__monotonic_us() - began_us < most_us);
-    return DUR_OK;
+        *freed += some;
+    } while (some > 0 && dur__monotonic_us() - began_us < most_us);
+    return some > 0 ? DUR_OK : forget(conn, owner, finished, err);
 }
