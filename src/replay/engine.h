@@ -14,7 +14,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "replay/body.h"
-#include "replay/heap.h"
+#include "base/heap.h"
 #include "replay/replay.h"
 
 typedef struct dur__branch dur__branch;

@@ -38,7 +38,7 @@ static dur_turn_commit end_of(const dur_orchestration_item *item, const dur_even
 }
 
 static size_t kept(const rig *r) {
-    return ((const dur__pg_lane *)(const void *)r->lane)->timers.by_id.count;
+    return ((const dur__pg_lane *)(const void *)r->lane)->timers_by_id.count;
 }
 
 static bool is_bare(const rig *r, const char *instance) {

@@ -2,6 +2,7 @@
  * pg_admin.c: looking at the store from outside: lists, counts, dead letters, suspending.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define STATUS DUR__PG_STATUS
@@ -146,8 +147,7 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     int code = dur__pg_one(store, "postgres.get_instance", get_sql, &args, false, &result, err);
     if (code == DUR_OK && PQntuples(result) == 0) code = not_found(err, "postgres.get_instance", instance);
     if (code == DUR_OK) {
@@ -181,8 +181,7 @@ int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *in
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_execution };
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     int code = dur__pg_list(store, "postgres.list_executions", executions_sql, &args, &rows, err);
     *out = rows.rows;
     *count = rows.count;
@@ -240,14 +239,6 @@ static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
 static const char lock_sql[] = DUR__PG_LOCK_ONE("UPDATE");
 static const char lock_to_send_sql[] = DUR__PG_LOCK_ONE("NO KEY UPDATE");
 
-/* For both users of a prepared text the list of parameters must be the same: instance alone. */
-static void send_lock(dur__pg_batch *batch, const char *sql, const char *instance) {
-    dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, instance);
-    dur__pg_batch_add(batch, sql, &args);
-}
-
 static const char bury_sql[] =
     "WITH d AS (DELETE FROM @queue WHERE instance_id = $2::text AND id = ANY ($3::bigint[]) RETURNING instance_id,"
     " id, json)"
@@ -257,42 +248,30 @@ static const char bury_sql[] =
  */
 static const char unknown_sql[] =
     "UPDATE @instances i SET known = false, ready_at = m.at, ready_due = coalesce(m.due, 0) FROM (SELECT"
-    " min(q.order_ms)"
-    " AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = $2::text AND q.queue IS NOT NULL) m WHERE"
-    " i.instance_id = $2::text AND i.known AND NOT i.has_row AND NOT i.has_history AND NOT EXISTS (SELECT 1 FROM"
-    " @queue s"
-    " WHERE s.instance_id = $2::text AND s.kind IN " DUR__PG_STARTS ")";
+    " min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = $2::text AND q.queue IS NOT NULL)"
+    " m WHERE i.instance_id = $2::text AND i.known AND NOT i.has_row AND NOT i.has_history AND NOT EXISTS (SELECT 1"
+    " FROM @queue s WHERE s.instance_id = $2::text AND s.kind IN " DUR__PG_STARTS ")";
 
-static const char sweep_sql[] = "DELETE FROM @instances i WHERE i.instance_id = $2::text AND (i.token IS NULL OR "
-                                "(i.owner IS NULL AND i.expires_at <="
-                                " #now)) AND " DUR__PG_EMPTY;
-
-static void send_bury(dur__pg_batch *batch, const char *sql, const char *instance, const uint64_t *ids, size_t count,
-                      const char *reason) {
-    dur__pg_args args;
-    dur__pg_array array = ids_array(ids, count);
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, instance);
-    dur__pg_array_arg(&args, &array);
-    dur__pg_text(&args, reason);
-    dur__pg_batch_add(batch, sql, &args);
-}
+static const char sweep_sql[] =
+    "DELETE FROM @instances i WHERE i.instance_id = $2::text AND (i.token IS NULL OR (i.owner IS NULL AND i.expires_at"
+    " <= #now)) AND " DUR__PG_EMPTY;
 
 int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
                                  const char *reason, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
+    dur__pg_args args;
     dur__pg_batch batch;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, dur__pg_of(self), true, err);
     if (code != DUR_OK) return code;
-    dur__pg_batch_begin(&batch, conn, true);
-    send_lock(&batch, lock_sql, instance);
-    send_bury(&batch, bury_sql, instance, ids, count, reason);
-    send_bury(&batch, unknown_sql, instance, ids, count, reason);
-    send_bury(&batch, sweep_sql, instance, ids, count, reason);
+    dur__pg_batch_add_id(&batch, lock_sql, instance);
+    dur__pg_array array = ids_array(ids, count);
+    dur__pg_args_of(batch.conn->store, &args, instance);
+    dur__pg_array_arg(&args, &array);
+    dur__pg_text(&args, reason);
+    dur__pg_batch_add(&batch, bury_sql, &args);
+    dur__pg_batch_add_id(&batch, unknown_sql, instance);
+    dur__pg_batch_add_id(&batch, sweep_sql, instance);
     code = dur__pg_batch_run(&batch, "postgres.dead_letter", err);
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
     return code;
 }
 
@@ -328,11 +307,10 @@ static const char forget_sql[] = "DELETE FROM @dead_letters WHERE id = ANY ($2::
 int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    uint64_t gone;
     dur__pg_array array = ids_array(ids, count);
     dur__pg_args_begin(store, &args);
     dur__pg_array_arg(&args, &array);
-    return dur__pg_write(store, "postgres.delete_dead_letters", forget_sql, &args, &gone, err);
+    return dur__pg_write(store, "postgres.delete_dead_letters", forget_sql, &args, NULL, err);
 }
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */
@@ -358,24 +336,14 @@ static const char asked_sql[] =
 static const char flag_sql[] =
     "UPDATE @instances SET suspended = $3::text, ready_at = CASE WHEN token IS NOT NULL AND $3::text IS NOT NULL THEN 0"
     " ELSE ready_at END WHERE instance_id = $2::text AND " CHANGES;
+/* clang-format off */
 static const char suspend_sql[] =
-    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, false AS died, " CHANGES " AND"
-    " CASE WHEN $3::text IS NULL THEN token IS NULL ELSE NOT " OF_LANE
-    " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED " AS late, NOT (" CHANGES
-    ") AS weak FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
-    "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING ", f AS MATERIALIZED (SELECT m.*,"
-    " CASE WHEN x.token IS NULL THEN x.look ELSE " DUR__PG_LOOK_OF(
-        "x", "false") " END AS look, #now AS now FROM m JOIN"
-                      " @instances x ON x.instance_id = m.instance_id), u AS (UPDATE @instances i SET token = NULL, "
-                      "owner = NULL, holder ="
-                      " NULL, expires_at = NULL, look = f.look, acquisitions = greatest(i.acquisitions - f.less, 0), "
-                      "ready_at = CASE WHEN"
-                      " f.look > 0 THEN least(f.at, f.now) WHEN i.not_before > f.now THEN f.at + greatest(i.not_before "
-                      "- f.at, 0) ELSE"
-                      " f.at END, ready_due = CASE WHEN f.look > 0 THEN 0 WHEN i.not_before > f.now THEN "
-                      "greatest(coalesce(f.due, 0),"
-                      " i.not_before) ELSE coalesce(f.due, 0) END FROM f WHERE i.instance_id = f.instance_id) SELECT "
-                      "late, weak FROM s";
+    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, false AS died, CASE WHEN"
+    " not_before > #now THEN not_before ELSE 0 END AS until, " CHANGES " AND CASE WHEN $3::text IS NULL THEN token IS"
+    " NULL ELSE NOT " OF_LANE " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED " AS late, NOT (" CHANGES ") AS weak"
+    " FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED "), i0 AS (SELECT * FROM s WHERE"
+    " ends), " DUR__PG_ENDS ", u AS (" DUR__PG_END_ROWS("") ") SELECT late, weak FROM s";
+/* clang-format on */
 
 /* strong: it may end a lock.  Otherwise it sends, and holds up no turn. */
 static int suspend(dur__pg_conn *conn, const char *instance, const char *reason, bool strong, bool *weak,
@@ -385,10 +353,9 @@ static int suspend(dur__pg_conn *conn, const char *instance, const char *reason,
     dur__pg_batch batch;
     int at = 0;
     dur__pg_batch_begin(&batch, conn, true);
-    send_lock(&batch, strong ? lock_sql : lock_to_send_sql, instance);
+    dur__pg_batch_add_id(&batch, strong ? lock_sql : lock_to_send_sql, instance);
     for (size_t i = 0; i < COUNT(all); i++) {
-        dur__pg_args_begin(conn->store, &args);
-        dur__pg_text(&args, instance);
+        dur__pg_args_of(conn->store, &args, instance);
         dur__pg_text(&args, reason);
         dur__pg_bool(&args, strong);
         at = dur__pg_batch_add(&batch, all[i], &args);
@@ -412,6 +379,6 @@ int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *
     code = suspend(conn, instance, reason, false, &weak, err);
     if (code == DUR_OK && weak) code = suspend(conn, instance, reason, true, &weak, err);
     dur__pg_return(conn);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }

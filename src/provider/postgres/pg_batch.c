@@ -52,12 +52,22 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
     memset(batch, 0, sizeof(*batch));
     plan_again(conn);
     batch->conn = conn;
+    batch->targets = dur__pg_array_text();
     batch->inside = PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
     batch->writes = writes && !batch->inside; /* else its COMMIT decides */
     batch->failed_at = -1;
     if (PQenterPipelineMode(conn->pg) != 1)
         batch->code = dur__pg_error(&batch->error, "postgres.send", "08006", PQerrorMessage(conn->pg));
     if (!batch->inside) say_settings(batch);
+}
+
+int dur__pg_batch_open(dur__pg_batch *batch, dur__pg *store, bool writes, dur_error *err) {
+    dur__pg_conn *conn;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_batch_begin(batch, conn, writes);
+    batch->pooled = true;
+    return DUR_OK;
 }
 
 static void send_failed(dur__pg_batch *batch) {
@@ -101,6 +111,27 @@ int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args)
     return at;
 }
 
+int dur__pg_batch_add_rows(dur__pg_batch *batch, const char *sql, dur__pg_table *table) {
+    dur__pg_args args;
+    if (table->rows == 0) return -1;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, table);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
+int dur__pg_batch_add_id(dur__pg_batch *batch, const char *sql, const char *id) {
+    dur__pg_args args;
+    dur__pg_args_of(batch->conn->store, &args, id);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
+int dur__pg_batch_add_ids(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids) {
+    dur__pg_args args;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_array_copy_arg(&args, ids);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
 /*
  * In a transaction of several batches, the caller's own perhaps, it waits for the COMMIT.  It must not say how durable
  * that is, and its failure is one of the transaction: a COMMIT would undo it and be answered as if all were well.
@@ -108,12 +139,8 @@ int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args)
 static const char notify_inside_sql[] = "SELECT pg_notify($2, '')";
 
 void dur__pg_batch_notify(dur__pg_batch *batch) {
-    dur__pg_args args;
     batch->notify = !batch->inside;
-    if (batch->notify) return;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, batch->conn->store->channel);
-    dur__pg_batch_add(batch, notify_inside_sql, &args);
+    if (batch->inside) dur__pg_batch_add_id(batch, notify_inside_sql, batch->conn->store->channel);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
@@ -176,21 +203,16 @@ static bool read_sync(dur__pg_batch *batch) {
 #define NOT_DURABLE "set_config('synchronous_commit', 'off', true)"
 static const char notify_sql[] = "SELECT " NOT_DURABLE ", pg_notify($2, $3)";
 static const char notify_owners_sql[] =
-    "SELECT " NOT_DURABLE
-    ", pg_notify($2, t.who) FROM (SELECT DISTINCT coalesce(i.owner, '') AS who FROM unnest($3::text[]) AS x(id) "
-    "LEFT JOIN @instances i ON i.instance_id = x.id) t";
+    "SELECT " NOT_DURABLE ", pg_notify($2, t.who) FROM (SELECT DISTINCT coalesce(i.owner, '') AS who FROM"
+    " unnest($3::text[]) AS x(id) LEFT JOIN @instances i ON i.instance_id = x.id) t";
 
 /* In a transaction of its own: a NOTIFY inside would make commits of the whole database wait for each other. */
 static void send_notify(dur__pg_batch *batch) {
     dur__pg_args args;
     say_settings(batch);
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, batch->conn->store->channel);
-    if (batch->targets.size > 0) {
-        dur__pg_array targets = dur__pg_array_text();
-        for (const char *at = batch->targets.data; at < batch->targets.data + batch->targets.size; at += strlen(at) + 1)
-            dur__pg_add_text(&targets, at);
-        dur__pg_array_arg(&args, &targets);
+    dur__pg_args_of(batch->conn->store, &args, batch->conn->store->channel);
+    if (batch->targets.count > 0) {
+        dur__pg_array_arg(&args, &batch->targets);
         dur__pg_batch_add(batch, notify_owners_sql, &args);
     } else {
         dur__pg_text(&args, "");
@@ -293,26 +315,24 @@ int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
 void dur__pg_batch_end(dur__pg_batch *batch) {
     for (int i = 0; i < batch->count; i++)
         PQclear(batch->results[i]);
-    dur__buf_free(&batch->targets);
+    dur__buf_free(&batch->targets.data);
     batch->count = 0;
+    if (batch->pooled) dur__pg_return(batch->conn);
 }
 
 int dur__pg_one(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, bool writes, PGresult **out,
                 dur_error *err) {
-    dur__pg_conn *conn;
     dur__pg_batch batch;
     *out = NULL;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, writes, err);
     if (code != DUR_OK) {
         dur__pg_args_free(args);
         return code;
     }
-    dur__pg_batch_begin(&batch, conn, writes);
     int at = dur__pg_batch_add(&batch, sql, args);
     code = dur__pg_batch_run(&batch, op, err);
     *out = batch.results[at];
     batch.results[at] = NULL;
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
     return code;
 }

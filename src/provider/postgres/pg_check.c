@@ -7,6 +7,7 @@
  */
 #include "core/awaits.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #define LOOK "WITH n AS MATERIALIZED (SELECT #now AS now)"
 #define FINDING(text) " UNION ALL SELECT " text
@@ -177,8 +178,7 @@ int dur__pg_owner_holdings(dur_provider *self, dur_arena *arena, const char *own
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     PGresult *rows;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(store, &args, owner);
     int code = dur__pg_one(store, "postgres.owner_holdings", holdings_sql, &args, false, &rows, err);
     if (code == DUR_OK) {
         *count = (size_t)PQntuples(rows);

@@ -6,6 +6,7 @@
  * and the same commit is sent again without them.
  */
 #include "base/assert.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 
 #include <stdlib.h>
@@ -20,9 +21,11 @@ bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn) {
     return false;
 }
 
-void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err) {
-    turn->fault = DUR_TURN_STORE;
-    turn->error = *err;
+void dur__pg_turns_failed(dur_turn_commit **turns, size_t count, const dur_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        turns[i]->fault = DUR_TURN_STORE;
+        turns[i]->error = *err;
+    }
 }
 
 bool dur__pg_refused(const dur__pg_batch *batch, int code) {
@@ -50,14 +53,8 @@ static bool concerns_lanes(const dur__pg_part *part) {
 }
 
 bool dur__pg_turn_seen(const dur_turn_commit *turn) {
-    if (turn->metadata.status > DUR_STATUS_RUNNING || turn->take_over || turn->set_suspended) return true;
-    for (size_t i = 0; i < turn->event_count; i++) {
-        dur_event_kind kind = turn->events[i].kind;
-        if (kind == DUR_EVENT_CUSTOM_STATUS_UPDATED || kind == DUR_EVENT_KEY_VALUE_SET ||
-            kind == DUR_EVENT_KEY_VALUE_CLEARED || kind == DUR_EVENT_KEY_VALUES_CLEARED)
-            return true;
-    }
-    return false;
+    return turn->metadata.status > DUR_STATUS_RUNNING || turn->take_over || turn->set_suspended ||
+           dur__turn_custom_status(turn) != NULL || dur__pg_touches_values(turn);
 }
 
 /* It locks something in the name of the owner: an instance that begins, work, a session. */
@@ -93,7 +90,7 @@ static void make_plan(const dur__pg_parts *parts, const dur_work_ack *acks, size
     *plan = (dur__pg_turn_plan){ .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER };
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(box, acks[i].completion, 0);
-    plan->sends = plan->for_lanes = box->count > 0;
+    plan->sends = plan->for_lanes = box->messages.rows > 0;
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         plan->for_lanes |= concerns_lanes(part);
@@ -108,16 +105,13 @@ static void make_plan(const dur__pg_parts *parts, const dur_work_ack *acks, size
 /* Sessions of the work that it finishes, before anything else is waited for (pg_work.c). */
 static void lock_sessions(dur__pg_batch *batch, const dur__pg_parts *parts, const dur_work_ack *acks,
                           size_t ack_count) {
-    dur__pg_array tokens = dur__pg_array_text();
+    dur__pg_table tokens = dur__pg_table_of("t");
     for (size_t i = 0; i < ack_count; i++)
-        dur__pg_add_text(&tokens, acks[i].lock_token);
+        dur__pg_put_text(&tokens, acks[i].lock_token);
     for (size_t i = 0; i < parts->count; i++)
         for (size_t k = 0; k < parts->all[i].turn->worker_consumed_count; k++)
-            dur__pg_add_text(&tokens, parts->all[i].turn->worker_consumed[k].lock_token);
-    if (tokens.count > 0)
-        dur__pg_sessions_lock_add(parts->store, batch, &tokens);
-    else
-        dur__buf_free(&tokens.data);
+            dur__pg_put_text(&tokens, parts->all[i].turn->worker_consumed[k].lock_token);
+    dur__pg_batch_add_rows(batch, dur__pg_lock_sessions_sql, &tokens);
 }
 
 /* 3: outside of lanes each turn has an owner of its own. */
@@ -130,7 +124,7 @@ static void send_taker_fence(dur__pg_batch *batch, const dur__pg_parts *parts) {
         births |= part->facts.born;
         if (lane != NULL || !takes(part, lane) || dur__str_eq(part->turn->owner, owner)) continue;
         owner = part->turn->owner;
-        dur__pg_owner_fence_add(parts->store, batch, owner);
+        dur__pg_owner_fence_add(batch, owner);
     }
     if (lane != NULL && lane->owner != NULL) dur__pg_lane_fence_add(batch, lane, births);
 }
@@ -146,18 +140,16 @@ static bool keeps_perhaps_nothing(const dur__pg_part *part) {
 }
 
 /* What was claimed never came into being. */
-static const char sweep_sql[] = DUR__PG_SWEEP;
-
 static bool may_leave_nothing(const dur__pg_part *part) {
     return !part->facts.keeps && !part->facts.writes;
 }
 
-void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+void dur__pg_turns_add(dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                        dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan) {
     dur__pg_outbox box;
     dur__pg_parts parts;
     dur__pg_outbox_begin(&box);
-    dur__pg_parts_begin(&parts, store, lane, turns, count);
+    dur__pg_parts_begin(&parts, lane, turns, count);
     make_plan(&parts, acks, ack_count, &box, plan);
     lock_sessions(batch, &parts, acks, ack_count);
     dur__pg_send_row_locks(batch, &parts, &box);
@@ -168,8 +160,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     dur__pg_send_fence(batch, &parts);
     if (plan->takes) send_taker_fence(batch, &parts);
     dur__pg_send_positions(batch, &parts);
-    if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
-    dur__pg_send_work_taken(batch, &parts); /* compared before all other rows are removed */
+    dur__pg_send_work_taken(batch, &parts, acks, ack_count); /* compared before all other rows are removed */
     dur__pg_send_taken(batch, &parts);
     dur__pg_send_ids(batch, known_sql, &parts, keeps_perhaps_nothing);
     dur__pg_send_history(batch, &parts);
@@ -181,7 +172,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     plan->timers_at = dur__pg_send_timers(batch, &parts);
     dur__pg_send_timers_dropped(batch, &parts);
     dur__pg_send_release(batch, &parts);
-    dur__pg_send_ids(batch, sweep_sql, &parts, may_leave_nothing);
+    dur__pg_send_ids(batch, dur__pg_sweep_sql, &parts, may_leave_nothing);
     dur__pg_parts_end(&parts);
     dur__pg_outbox_end(&box);
 }
@@ -202,15 +193,16 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
     const PGresult *timers = plan->timers_at >= 0 ? batch->results[plan->timers_at] : NULL;
     const PGresult *works = plan->work_at >= 0 ? batch->results[plan->work_at] : NULL;
     dur__pg_parts parts;
-    dur__pg_parts_begin(&parts, NULL, lane, turns, count); /* as it was when it was sent */
+    dur__pg_parts_begin(&parts, lane, turns, count); /* as it was when it was sent */
     for (size_t i = 0; i < count; i++) {
         turns[i]->fault = DUR_TURN_FINE;
         dur_error_clear(&turns[i]->error);
         turns[i]->lease_kept = parts.all[i].facts.keeps;
         read_work(works, &row, lane, turns[i]);
         if (lane == NULL) continue;
-        dur__pg_timers_note(lane, turns[i], parts.all[i].keeps_timers ? timers : NULL, &timer);
-        dur__pg_lease_commit(lane, turns[i]);
+        dur__pg_lease *lease = dur__pg_lease_commit(lane, turns[i]);
+        if (lease != NULL)
+            dur__pg_timers_note(lane, lease, turns[i], parts.all[i].keeps_timers ? timers : NULL, &timer);
         for (size_t k = 0; !parts.all[i].keeps_timers && k < turns[i]->orchestrator_item_count; k++)
             dur__pg_lease_told(lane, turns[i]->orchestrator_items[k].instance);
     }
@@ -219,11 +211,6 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
 
 /* ---- committing -------------------------------------------------------------------------------------------------- */
 
-static void fail_all(dur_turn_commit **turns, size_t count, const dur_error *err) {
-    for (size_t i = 0; i < count; i++)
-        dur__pg_turn_failed(turns[i], err);
-}
-
 /* A comparison or a key, of which a look tells whose it is; anything else that is refused is one of the texts. */
 static bool is_comparison(const dur__pg_batch *batch) {
     return strcmp(batch->sqlstate, "22012") == 0 || strcmp(batch->sqlstate, "23505") == 0;
@@ -231,8 +218,8 @@ static bool is_comparison(const dur__pg_batch *batch) {
 
 typedef enum outcome { COMMITTED, FAILED, REFUSED, HELD, UNREADABLE } outcome;
 
-static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_turn_commit **turns,
-                           size_t count, dur_error *err) {
+static outcome commit_once(dur__pg_conn *conn, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                           dur_error *err) {
     dur__pg_batch batch;
     dur__pg_turn_plan plan;
     int code = dur__pg_connect(conn, err);
@@ -242,7 +229,7 @@ static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lan
     int backend = conn->backend;
     if (lane != NULL) lane->rounds++; /* of timers that it may not hear of, and of no others */
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, &plan);
+    dur__pg_turns_add(&batch, lane, turns, count, NULL, 0, &plan);
     if (plan.for_lanes || plan.for_watches) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.commit", err);
     outcome what = code == DUR_OK                    ? COMMITTED
@@ -256,21 +243,19 @@ static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lan
     return what;
 }
 
-static void halves(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
-                   size_t count) {
-    dur__pg_turns_commit(store, conn, lane, arena, turns, count / 2);
-    dur__pg_turns_commit(store, conn, lane, arena, turns + count / 2, count - count / 2);
+static void halves(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns, size_t count) {
+    dur__pg_turns_commit(conn, lane, arena, turns, count / 2);
+    dur__pg_turns_commit(conn, lane, arena, turns + count / 2, count - count / 2);
 }
 
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t count) {
+void dur__pg_turns_commit(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
+                          size_t count) {
     for (int tries = 0; count > 0; tries++) {
         dur_error err = DUR_ERROR_INIT;
         size_t before = count;
-        outcome what = commit_once(store, conn, lane, turns, count, &err);
+        outcome what = commit_once(conn, lane, turns, count, &err);
         if (what == COMMITTED) return;
-        if (what == REFUSED && dur__pg_leave_refused(store, conn, lane, arena, turns, &count, &err) != DUR_OK)
-            what = FAILED;
+        if (what == REFUSED && dur__pg_leave_refused(conn, lane, arena, turns, &count, &err) != DUR_OK) what = FAILED;
         if ((what == REFUSED || what == HELD) && count == before && lane != NULL)
             count = dur__pg_leave_held_up(lane, turns, count, true);
         if (count < before) continue;
@@ -278,11 +263,11 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
             if (what == REFUSED)
                 dur_error_set(&err, DUR_EBUSY, true, "postgres.commit", "the instance changed while it was committed");
             if (what != REFUSED || tries == TRIES_MAX) {
-                fail_all(turns, count, &err);
+                dur__pg_turns_failed(turns, count, &err);
                 return;
             }
         } else if (what == UNREADABLE || what == HELD || tries > 0) { /* two of one instance, say */
-            halves(store, conn, lane, arena, turns, count);
+            halves(conn, lane, arena, turns, count);
             return;
         }
     }
@@ -293,8 +278,7 @@ static const char by_token_sql[] = "SELECT instance_id FROM @instances WHERE tok
 /* The id of the instance that has this lock; NULL: none.  In arena. */
 static int instance_of_token(dur__pg *store, dur_arena *arena, const char *token, const char **out, dur_error *err) {
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, token);
+    dur__pg_args_of(store, &args, token);
     return dur__pg_first_text(store, "postgres.commit", by_token_sql, &args, arena, out, err);
 }
 
@@ -312,9 +296,9 @@ static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur
     }
     if (code == DUR_OK && valid_count > 0) code = dur__pg_borrow(store, &conn, err);
     if (code == DUR_OK && valid_count > 0) {
-        dur__pg_turns_commit(store, conn, NULL, NULL, valid, valid_count);
+        dur__pg_turns_commit(conn, NULL, NULL, valid, valid_count);
         dur__pg_return(conn);
-        dur__pg_wake_local(store, NULL);
+        dur__pg_wake(store, NULL, NULL);
     }
     for (size_t i = 0; i < count; i++)
         if (found[i]) turns[i].instance = NULL; /* as it was given */

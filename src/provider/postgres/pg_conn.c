@@ -143,8 +143,8 @@ static bool alive(const dur__pg_conn *conn) {
     return true;
 }
 
-int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
-    PGresult *result = dur__pg_exec(conn->pg, sql);
+/* What became of a text; takes its result. */
+static int outcome_of(const dur__pg_conn *conn, PGresult *result, dur_error *err) {
     ExecStatusType status = PQresultStatus(result);
     int code = DUR_OK;
     if (result == NULL && dur__pg_in_time(UINT64_MAX) == 0)
@@ -154,6 +154,10 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
                                 result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
     PQclear(result);
     return code;
+}
+
+int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
+    return outcome_of(conn, dur__pg_exec(conn->pg, sql), err);
 }
 
 /*
@@ -244,21 +248,14 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
         dur__buf_format(&sql, "SELECT pg_advisory_lock_shared(%lld); ", (long long)conn->owner_key);
     if (conn->want_listen) dur__buf_format(&sql, "LISTEN %s", conn->store->channel);
     PGresult *result = dur__pg_exec(conn->pg, sql.data);
-    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    ExecStatusType status = PQresultStatus(result);
-    int code = DUR_OK;
-    if (result == NULL && dur__pg_in_time(UINT64_MAX) == 0)
-        code = dur__pg_late(err, "postgres.session");
-    else if (state != NULL && strcmp(state, "22012") == 0)
-        code = dur_error_set(err, DUR_EINVAL, false, "postgres.connect",
-                             "startup options do not reach the server: behind a pooler say pooler=transaction or "
-                             "pooler=session");
-    else if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-        code = dur__pg_error(err, "postgres.session", state,
-                             result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
-    PQclear(result);
     dur__buf_free(&sql);
-    return code;
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    bool not_ours = state != NULL && strcmp(state, "22012") == 0;
+    int code = outcome_of(conn, result, err);
+    return !not_ours ? code
+                     : dur_error_set(err, DUR_EINVAL, false, "postgres.connect",
+                                     "startup options do not reach the server: behind a pooler say pooler=transaction "
+                                     "or pooler=session");
 }
 
 static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
@@ -347,8 +344,12 @@ int dur__pg_begin(dur__pg_conn *conn, dur_error *err) {
                           err);
 }
 
-int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err) {
-    int code = dur__pg_simple(conn, "COMMIT", err);
+int dur__pg_end(dur__pg_conn *conn, const char *op, int code, dur_error *err) {
+    if (code != DUR_OK) {
+        if (conn->pg != NULL && dur__pg_simple(conn, "ROLLBACK", NULL) != DUR_OK) dur__pg_disconnect(conn);
+        return code;
+    }
+    code = dur__pg_simple(conn, "COMMIT", err);
     if (code == DUR_OK || PQtransactionStatus(conn->pg) == PQTRANS_IDLE) return code; /* or the server said no */
     dur__pg_disconnect(conn);
     return dur_error_set(err, DUR_EUNKNOWN, true, op,

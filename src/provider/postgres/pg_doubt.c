@@ -8,6 +8,7 @@
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #define ALONE_THERE                                                                                                    \
     " EXISTS (SELECT 1 FROM @instances WHERE owner = $2::text AND runs_alone AND acquisitions > 0) OR EXISTS (SELECT " \
@@ -33,22 +34,15 @@ static const char forget_sql[] = "DELETE FROM @crashed c WHERE NOT EXISTS (SELEC
                                  " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ")";
 static const char told_sql[] = "UPDATE @meta SET crashed_ms = #now";
 
-static void add(dur__pg *store, dur__pg_batch *batch, const char *sql, const char *owner) {
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    if (owner != NULL) dur__pg_text(&args, owner);
-    dur__pg_batch_add(batch, sql, &args);
+void dur__pg_crash_begin_add(dur__pg_batch *batch, const char *owner) {
+    dur__pg_batch_add_id(batch, instances_sql, owner);
+    dur__pg_batch_add_id(batch, locals_sql, owner);
+    dur__pg_batch_add_id(batch, works_sql, owner);
+    dur__pg_batch_add_id(batch, told_sql, owner);
 }
 
-void dur__pg_crash_begin_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
-    add(store, batch, instances_sql, owner);
-    add(store, batch, locals_sql, owner);
-    add(store, batch, works_sql, owner);
-    add(store, batch, told_sql, NULL);
-}
-
-void dur__pg_crash_end_add(dur__pg *store, dur__pg_batch *batch) {
-    add(store, batch, forget_sql, NULL);
+void dur__pg_crash_end_add(dur__pg_batch *batch, const char *owner) {
+    dur__pg_batch_add_id(batch, forget_sql, owner);
 }
 
 static const char blame_sql[] =
@@ -60,10 +54,6 @@ static const char blame_sql[] =
 int dur__pg_blame(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    int code = dur__pg_one(store, "postgres.blame", blame_sql, &args, true, &result, err);
-    PQclear(result);
-    return code;
+    dur__pg_args_of(store, &args, lock_token);
+    return dur__pg_write(store, "postgres.blame", blame_sql, &args, NULL, err);
 }

@@ -10,8 +10,8 @@
 #define DUR__PG_LOCAL_WORK "9223372036854775807"
 
 /* What is counted in the crash of an owner, before any of it is free; behind the last of it the end. */
-void dur__pg_crash_begin_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
-void dur__pg_crash_end_add(dur__pg *store, dur__pg_batch *batch);
+void dur__pg_crash_begin_add(dur__pg_batch *batch, const char *owner);
+void dur__pg_crash_end_add(dur__pg_batch *batch, const char *owner);
 int dur__pg_blame(dur_provider *self, const char *lock_token, dur_error *err);
 
 /* A row x of @crashed that has not shown since the crash that it can end; the owner that died may have some rows still,

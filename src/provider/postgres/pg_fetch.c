@@ -10,6 +10,7 @@
 #include "provider/dead_reason.h"
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 #include <poll.h>
@@ -37,66 +38,49 @@
         "$5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
-static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
-    "ha", "@instances", FREE,
-    "$6::text[]") ","
-                  " n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known "
-                  "AND ready_at"
-                  " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner "
-                  "IS NULL AND"
-                  " expires_at <= (SELECT now FROM n))) AND " KIND
-                  " AND ready_at + 0 <= coalesce((SELECT y.ready_at FROM ha CROSS JOIN LATERAL (SELECT ready_at FROM"
-                  " @instances WHERE handler = ha.h AND " CLAIMABLE
-                  " ORDER BY ready_at LIMIT $2::bigint) y ORDER BY y.ready_at"
-                  " OFFSET $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP "
-                  "LOCKED),"
-                  " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL "
-                  "AND"
-                  " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
-                  " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
-                  " '" DUR__NO_INSTANCE "', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
-                  " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) "
-                  "+ (SELECT"
-                  " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN "
-                  "@queue q ON"
-                  " q.instance_id = o.instance_id AND NOT (q.queue IS NOT NULL AND q.due_ms <= n.now) GROUP BY "
-                  "o.instance_id),"
-                  " x AS (DELETE FROM @instances i USING m WHERE i.instance_id = m.instance_id AND m.rest = 0)"
-                  " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id "
-                  "= m.instance_id"
-                  " AND m.rest > 0";
+/* clang-format off */
+static const char bury_sql[] =
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$6::text[]") ","
+    " n AS MATERIALIZED (SELECT #now AS now),"
+    " o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at IS NOT NULL AND ready_at <= (SELECT now"
+    " FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND expires_at <= (SELECT now FROM n))) AND "
+    KIND " AND ready_at + 0 <= coalesce((SELECT y.ready_at FROM ha CROSS JOIN LATERAL (SELECT ready_at FROM @instances"
+    " WHERE handler = ha.h AND " CLAIMABLE " ORDER BY ready_at LIMIT $2::bigint) y ORDER BY y.ready_at OFFSET"
+    " $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
+    " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND q.due_ms <="
+    " n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
+    " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id, '" DUR__NO_INSTANCE
+    "', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
+    " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) + (SELECT"
+    " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN @queue q ON"
+    " q.instance_id = o.instance_id AND NOT (q.queue IS NOT NULL AND q.due_ms <= n.now) GROUP BY o.instance_id),"
+    " x AS (DELETE FROM @instances i USING m WHERE i.instance_id = m.instance_id AND m.rest = 0)"
+    " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id = m.instance_id"
+    " AND m.rest > 0";
+/* clang-format on */
 
 /* $11: the handlers.  Of each the first, and of those the first: no other row is looked at.  $12: whoever asks runs
    nothing, and can only write the rows of what was local. */
+/* clang-format off */
 #define CLAIM(which, order)                                                                                            \
-    "WITH RECURSIVE " DUR__PG_HANDLERS(                                                                                \
-        "ha", "@instances", FREE,                                                                                      \
-        "$11::text[]") ","                                                                                             \
-                       " n AS MATERIALIZED (SELECT #now AS now), f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN "    \
-                       "LATERAL (SELECT"                                                                               \
-                       " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = "   \
-                       "ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND (NOT $12::boolean OR look > 0) "  \
-                       "AND ($6::text IS NULL OR EXISTS "                                                              \
-                       "(SELECT 1 FROM @owners o WHERE o.owner = $6::text AND o.dead = 0))"                            \
-                       " ORDER BY " order                                                                              \
-                       " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \
-                       " FROM f ORDER BY " order " LIMIT $2::bigint),"                                                 \
-                       " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by \
-                                                                                           itself: */                  \
-                       " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT "                \
-                       "NULL), " DUR__PG_TAKE_BACK ","                                                                 \
-                       " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = "   \
-                       "$7::bigint,"                                                                                   \
-                       " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = "         \
-                       "i.acquisitions + 1,"                                                                           \
-                       " crashes = CASE WHEN i.acquisitions > 0 THEN i.crashes ELSE 0 END, crashes_alone = CASE WHEN " \
-                       "i.acquisitions > 0"                                                                            \
-                       " THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"                                \
-                       " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"   \
-                       " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, "             \
-                       "i.look, i.acquisitions,"                                                                       \
-                       " i.crashes, " DUR__PG_CRASHES_ALONE("i", "0") " AS crashes_alone)"                             \
-                                                                      " SELECT * FROM u ORDER BY at"
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$11::text[]") ","                                    \
+    " n AS MATERIALIZED (SELECT #now AS now),"                                                                         \
+    " f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN LATERAL (SELECT instance_id, token, acquisitions, ready_at,"    \
+    " crashes_alone FROM @instances WHERE handler = ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND"      \
+    " (NOT $12::boolean OR look > 0) AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner ="         \
+    " $6::text AND o.dead = 0)) ORDER BY " order " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x),"                       \
+    " c AS (SELECT instance_id, token, acquisitions FROM f ORDER BY " order " LIMIT $2::bigint),"                      \
+    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c),"                                                   \
+    " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT NULL)," /* its lock has ended */    \
+    " " DUR__PG_TAKE_BACK ","                                                                                          \
+    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"           \
+    " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"         \
+    " crashes = CASE WHEN i.acquisitions > 0 THEN i.crashes ELSE 0 END,"                                               \
+    " crashes_alone = CASE WHEN i.acquisitions > 0 THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"      \
+    " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id RETURNING k.at,"      \
+    " i.instance_id, i.token, i.name, i.version, i.current_execution, i.look, i.acquisitions, i.crashes, "             \
+    DUR__PG_CRASHES_ALONE("i", "0") " AS crashes_alone) SELECT * FROM u ORDER BY at"
+/* clang-format on */
 
 static const char claim_sql[] = CLAIM("", "ready_at");
 static const char claim_suspects_sql[] = CLAIM(" AND crashes >= 2", "crashes_alone, ready_at"); /* by their index */
@@ -138,37 +122,27 @@ static const char look_sql[] =
  * (DUR__PG_TAKE_BACK).
  */
 static const char give_sql[] =
-    "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
-    " ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS"
-    " most FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (ready_at = -1 OR"
-    " " LOCKED_BY_US ")),"
-    " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE "
-    "q.instance_id ="
-    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh,"
-    " w.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w "
-    "WHERE w.queue IS NOT"
-    " NULL),"
-    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL "
-    "(SELECT "
-    "q.id,"
-    " q.delivered <> 0 AS given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND q.due_ms <= "
-    "(SELECT now FROM n)"
-    " OFFSET 0) x WHERE d.fresh OR NOT x.given"
-    " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() "
-    "OVER "
-    "(PARTITION BY"
-    " w.instance_id, w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.delivered <> 0 AS given, "
-    "q.order_ms FROM @queue q"
-    " WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY"
-    " q.order_ms, q.id LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
-    " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY"
-    " c0.instance_id) AS more FROM c0),"
-    " u AS (UPDATE @queue q SET delivered = $5::bigint, attempts = CASE WHEN c.fresh THEN q.attempts + 1 ELSE "
-    "-q.attempts END"
-    " FROM c WHERE (c.fresh OR NOT c.given) AND"
-    " (c.most = 0 OR c.at <= c.most) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
-    " c.token, c.fresh, q.id, q.order_ms, CASE WHEN c.fresh THEN q.attempts ELSE 1 - q.attempts END, q.queue, q.json, "
-    "c.more, q.kind),"
+    "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now),"
+    " d AS MATERIALIZED (SELECT instance_id, token, owner, ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN"
+    " $4::bigint ELSE $3::bigint END AS most FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM"
+    " n) AND (ready_at = -1 OR " LOCKED_BY_US ")),"
+    " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id ="
+    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most,"
+    " (SELECT min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w WHERE"
+    " w.queue IS NOT NULL),"
+    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL (SELECT"
+    " q.id, q.delivered <> 0 AS given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND"
+    " q.due_ms <= (SELECT now FROM n) OFFSET 0) x WHERE d.fresh OR NOT x.given UNION ALL SELECT w.instance_id, w.token,"
+    " w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() OVER (PARTITION BY w.instance_id, w.queue ORDER BY"
+    " x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.delivered <> 0 AS given, q.order_ms FROM @queue q WHERE"
+    " q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY q.order_ms, q.id"
+    " LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
+    " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY c0.instance_id)"
+    " AS more FROM c0),"
+    " u AS (UPDATE @queue q SET delivered = $5::bigint, attempts = CASE WHEN c.fresh THEN q.attempts + 1 ELSE"
+    " -q.attempts END FROM c WHERE (c.fresh OR NOT c.given) AND (c.most = 0 OR c.at <= c.most) AND q.instance_id ="
+    " c.instance_id AND q.id = c.id RETURNING q.instance_id, c.token, c.fresh, q.id, q.order_ms, CASE WHEN c.fresh THEN"
+    " q.attempts ELSE 1 - q.attempts END, q.queue, q.json, c.more, q.kind),"
     " m AS (SELECT y.instance_id, min(y.at) AS at, min(y.due) AS due, bool_or(y.timed) AS timed FROM (SELECT"
     " d.instance_id, CASE WHEN d.owner IS NULL THEN (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
     " d.instance_id) ELSE (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL"
@@ -176,9 +150,8 @@ static const char give_sql[] =
     " WHERE q.instance_id = d.instance_id) END AS due, d.owner IS NULL AS timed FROM d UNION ALL SELECT w.instance_id,"
     " (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.order_ms >"
     " (SELECT now FROM n) AND q.due_ms > 0), NULL, false FROM w WHERE w.queue IS NOT NULL) y GROUP BY y.instance_id),"
-    " r AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(CASE WHEN m.timed THEN m.due ELSE m.at END, "
-    "0)"
-    " FROM m WHERE i.instance_id = m.instance_id)"
+    " r AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(CASE WHEN m.timed THEN m.due ELSE m.at END,"
+    " 0) FROM m WHERE i.instance_id = m.instance_id)"
     " SELECT u.*, CASE WHEN u.fresh AND u.kind = 0 THEN coalesce((SELECT s.due_ms > (SELECT now FROM n) FROM @queue s"
     " JOIN @instances i ON i.instance_id = s.instance_id AND NOT (i.has_row OR i.has_history) WHERE s.instance_id ="
     " u.instance_id AND s.queue IS NULL AND s.kind IN " DUR__PG_STARTS " ORDER BY s.id LIMIT 1), false) ELSE false END"
@@ -190,11 +163,10 @@ static const char give_sql[] =
  * session that the lane has given up takes nothing any more.  Where the owner is dead the statements behind this find
  * that. A shared lock under the fence's key, for which nobody waits, tells whose batch it is (pg_owner_end.c).
  */
-static const char lane_fence_sql[] = "SELECT 1 / (CASE WHEN count(*) FILTER (WHERE l.session <> $3::bigint) = 0 AND "
-                                     "($4::bigint = 0 OR count(*) = 1) THEN"
-                                     " 1 ELSE 0 END), pg_advisory_xact_lock_shared($5::bigint) FROM (SELECT session "
-                                     "FROM @lanes WHERE holder = $2::bigint"
-                                     " FOR NO KEY UPDATE) l";
+static const char lane_fence_sql[] =
+    "SELECT 1 / (CASE WHEN count(*) FILTER (WHERE l.session <> $3::bigint) = 0 AND ($4::bigint = 0 OR count(*) = 1)"
+    " THEN 1 ELSE 0 END), pg_advisory_xact_lock_shared($5::bigint) FROM (SELECT session FROM @lanes WHERE holder ="
+    " $2::bigint FOR NO KEY UPDATE) l";
 static const char owner_fence_sql[] =
     "SELECT 1, pg_advisory_xact_lock_shared($3::bigint) FROM @owners WHERE owner = $2::text FOR KEY SHARE";
 
@@ -212,44 +184,38 @@ void dur__pg_lane_fence_add(dur__pg_batch *batch, const dur__pg_lane *lane, bool
     dur__pg_batch_add(batch, lane_fence_sql, &args);
 }
 
-void dur__pg_owner_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
+void dur__pg_owner_fence_add(dur__pg_batch *batch, const char *owner) {
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
-    dur__pg_i64(&args, dur__pg_fence_key(store, owner));
+    dur__pg_args_of(batch->conn->store, &args, owner);
+    dur__pg_i64(&args, dur__pg_fence_key(batch->conn->store, owner));
     dur__pg_batch_add(batch, owner_fence_sql, &args);
 }
 
-static void pin_text(char *out, size_t size, dur_semver version) {
-    snprintf(out, size, "{%u,%u,%u}", version.major, version.minor, version.patch);
+void dur__pg_range_args(dur__pg_args *args, const dur_capability_filter *filter, dur__pg_range *texts) {
+    bool filtered = filter != NULL && filter->count > 0;
+    dur__pg_text(args, filtered ? dur__pg_pin(filter->ranges[0].min, texts->least) : NULL);
+    dur__pg_text(args, filtered ? dur__pg_pin(filter->ranges[0].max, texts->most) : NULL);
 }
 
-/* The pins' texts must live until the statement is sent. */
-static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how, char least[64], char most[64]) {
-    bool filtered = how->filter != NULL && how->filter->count > 0;
-    if (filtered) {
-        pin_text(least, 64, how->filter->ranges[0].min);
-        pin_text(most, 64, how->filter->ranges[0].max);
-    }
-    dur__pg_args_begin(store, args);
+static void claim_args(const dur__pg_batch *batch, dur__pg_args *args, const dur_fetch *how, dur__pg_range *texts) {
+    dur__pg_args_begin(batch->conn->store, args);
     dur__pg_i64(args, how->max > 0 ? (int64_t)how->max : 1);
     dur__pg_i64(args, (int64_t)how->kind);
-    dur__pg_text(args, filtered ? least : NULL);
-    dur__pg_text(args, filtered ? most : NULL);
+    dur__pg_range_args(args, how->filter, texts);
 }
 
-static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix,
-                      uint64_t low_ms, bool runs_nothing) {
+static int send_claim(dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix, uint64_t low_ms,
+                      bool runs_nothing) {
     static const char *const no_handler[] = { "" };
     static const dur_handler_filter nothing = { no_handler, 1 };
     dur__pg_args args;
-    char least[64], most[64];
+    dur__pg_range texts;
     if (!runs_nothing) {
-        claim_args(store, &args, how, least, most);
+        claim_args(batch, &args, how, &texts);
         dur__pg_handlers(&args, how->handlers);
         dur__pg_batch_add(batch, bury_sql, &args);
     }
-    claim_args(store, &args, how, least, most);
+    claim_args(batch, &args, how, &texts);
     dur__pg_text(&args, how->owner);
     dur__pg_i64(&args, holder);
     dur__pg_u64(&args, how->lock_ms);
@@ -260,30 +226,29 @@ static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how
     return dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? claim_suspects_sql : claim_sql, &args);
 }
 
-static int send_for_holder(dur__pg *store, dur__pg_batch *batch, const char *sql, int64_t holder) {
+static int send_for_holder(dur__pg_batch *batch, const char *sql, int64_t holder) {
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_i64(&args, holder);
     return dur__pg_batch_add(batch, sql, &args);
 }
 
-void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
-                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, int64_t round,
-                       dur__pg_fetch_plan *plan) {
+void dur__pg_fetch_add(dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t held_queue_max,
+                       const char *token_prefix, uint64_t low_ms, int64_t round, dur__pg_fetch_plan *plan) {
     dur__pg_args args;
     *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1, -1 };
     bool none = how != NULL && ((how->filter != NULL && how->filter->count == 0) ||
                                 (how->handlers != NULL && how->handlers->count == 0));
     if (how != NULL) {
-        plan->claim_at = send_claim(store, batch, how, holder, token_prefix, low_ms, none);
-        plan->works_at = send_for_holder(store, batch, works_sql, holder);
+        plan->claim_at = send_claim(batch, how, holder, token_prefix, low_ms, none);
+        plan->works_at = send_for_holder(batch, works_sql, holder);
         if (!how->without_history) {
-            plan->history_at = send_for_holder(store, batch, history_sql, holder);
-            plan->kv_at = send_for_holder(store, batch, kv_sql, holder);
+            plan->history_at = send_for_holder(batch, history_sql, holder);
+            plan->kv_at = send_for_holder(batch, kv_sql, holder);
         }
     }
-    send_for_holder(store, batch, look_sql, holder);
-    dur__pg_args_begin(store, &args);
+    send_for_holder(batch, look_sql, holder);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_i64(&args, holder);
     dur__pg_i64(&args, held_queue_max);
     dur__pg_i64(&args, how != NULL ? how->queue_messages_max : 0);
@@ -329,23 +294,17 @@ static void read_works(const PGresult *rows, dur_arena *arena, dur_orchestration
 
 static void read_kv(const PGresult *rows, dur_arena *arena, dur_orchestration_item *item) {
     int count, from = rows_from(rows, item->instance, &count);
-    dur_key_value *kv = dur_arena_zalloc(arena, ((size_t)count + 1) * sizeof(*kv));
-    for (int i = 0; i < count; i++) {
-        kv[i].key = dur__pg_get_text(rows, from + i, 1, arena);
-        kv[i].value = dur__pg_get_text(rows, from + i, 2, arena);
-        kv[i].last_updated_at_ms = dur__pg_get_u64(rows, from + i, 3);
-    }
-    item->kv = count > 0 ? kv : NULL;
+    item->kv = dur__pg_read_values(rows, from, count, 1, arena);
     item->kv_count = (size_t)count;
 }
 
-static dur_fetched_message read_message(const PGresult *rows, int row, dur_arena *arena) {
+dur_fetched_message dur__pg_read_message(const PGresult *rows, int row, int column, dur_arena *arena) {
     return (dur_fetched_message){
-        .id = dur__pg_get_u64(rows, row, 3),
-        .due_ms = dur__pg_get_u64(rows, row, 4),
-        .attempt_count = (uint32_t)dur__pg_get_u64(rows, row, 5),
-        .queue = dur__pg_get_text(rows, row, 6, arena),
-        .json = dur__pg_get_json(rows, row, 7, arena),
+        .id = dur__pg_get_u64(rows, row, column),
+        .due_ms = dur__pg_get_u64(rows, row, column + 1),
+        .attempt_count = (uint32_t)dur__pg_get_u64(rows, row, column + 2),
+        .queue = dur__pg_get_text(rows, row, column + 3, arena),
+        .json = dur__pg_get_json(rows, row, column + 4, arena),
     };
 }
 
@@ -362,7 +321,7 @@ static void read_messages(const PGresult *rows, dur_arena *arena, dur_orchestrat
             if (item == NULL) continue;
             if (pass == 1) {
                 dur_fetched_message *message = (dur_fetched_message *)(uintptr_t)&item->messages[item->message_count];
-                *message = read_message(rows, row, arena);
+                *message = dur__pg_read_message(rows, row, 3, arena);
                 if (message->attempt_count > item->attempt_count) item->attempt_count = message->attempt_count;
                 if (dur__pg_get_bool(rows, row, 8)) item->more_messages = true;
                 if (dur__pg_get_bool(rows, row, 10)) item->start_later = true;
@@ -385,7 +344,7 @@ static void read_held(const PGresult *rows, dur_arena *arena, dur_held_message *
         dur_held_message *message = &(*held)[(*held_count)++];
         message->instance = dur__pg_get_text(rows, row, 0, arena);
         message->lock_token = dur__pg_get_text(rows, row, 1, arena);
-        message->message = read_message(rows, row, arena);
+        message->message = dur__pg_read_message(rows, row, 3, arena);
     }
 }
 
@@ -433,8 +392,8 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
-    if (how->owner != NULL) dur__pg_owner_fence_add(store, &batch, how->owner);
-    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), 0, prefix, 0, DUR__PG_NO_ROUND, &plan);
+    if (how->owner != NULL) dur__pg_owner_fence_add(&batch, how->owner);
+    dur__pg_fetch_add(&batch, how, dur__pg_random_holder(store), 0, prefix, 0, DUR__PG_NO_ROUND, &plan);
     code = dur__pg_batch_run(&batch, "postgres.fetch", err);
     if (code == DUR_OK) dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
     dur__pg_batch_end(&batch);
@@ -477,40 +436,25 @@ int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *h
 
 #define BY_TOKEN "token = $2::text AND (owner IS NOT NULL OR expires_at > #now)"
 static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
+/* clang-format off */
 static const char abandon_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, CASE WHEN $3::bigint > 0 THEN #now +"
-    " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING
-    ", f AS MATERIALIZED (SELECT m.*, " DUR__PG_LOOK_OF(
-        "x",
-        "false") " AS look, #now AS now FROM m JOIN @instances x ON x.instance_id = m.instance_id)"
-                 " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, look = f.look,"
-                 " acquisitions = greatest(i.acquisitions - f.less, 0), not_before = f.not_before, ready_at = CASE "
-                 "WHEN f.look > 0"
-                 " THEN greatest(least(f.at, f.now), f.not_before) WHEN f.not_before > 0 THEN f.at + "
-                 "greatest(f.not_before - f.at, 0)"
-                 " ELSE f.at END, ready_due = CASE WHEN f.look > 0 THEN f.not_before WHEN f.not_before > 0 THEN "
-                 "greatest(f.due,"
-                 " f.not_before) ELSE coalesce(f.due, 0) END FROM f WHERE i.instance_id = f.instance_id RETURNING 1";
+    "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, false AS died, CASE WHEN $3::bigint > 0"
+    " THEN #now + $3::bigint ELSE 0 END AS until FROM @instances WHERE " BY_TOKEN "), " DUR__PG_END_LEASES
+    " RETURNING 1";
+/* clang-format on */
 
 static const char sweep_sql[] = "DELETE FROM @instances i WHERE " BY_TOKEN " AND " DUR__PG_EMPTY " RETURNING 1";
 
 int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
                                        bool ignore_attempt, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
     dur__pg_args args;
     dur__pg_batch batch;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
-    dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    dur__pg_batch_add(&batch, lock_token_sql, &args);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    int swept = dur__pg_batch_add(&batch, sweep_sql, &args);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
+    dur__pg_batch_add_id(&batch, lock_token_sql, lock_token);
+    int swept = dur__pg_batch_add_id(&batch, sweep_sql, lock_token);
+    dur__pg_args_of(store, &args, lock_token);
     dur__pg_u64(&args, delay_ms);
     dur__pg_bool(&args, ignore_attempt);
     int at = dur__pg_batch_add(&batch, abandon_sql, &args);
@@ -519,8 +463,7 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
     if (code == DUR_OK && PQntuples(batch.results[at]) + PQntuples(batch.results[swept]) == 0)
         code = dur_error_set(err, DUR_ELEASE, false, "postgres.abandon", "Invalid lock token");
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }
 
@@ -530,17 +473,10 @@ static const char renew_sql[] =
 
 int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
                                           dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
+    dur__pg_args_of(dur__pg_of(self), &args, lock_token);
     dur__pg_u64(&args, extend_ms);
-    int code = dur__pg_one(store, "postgres.renew", renew_sql, &args, true, &result, err);
-    if (code == DUR_OK && PQntuples(result) == 0)
-        code = dur_error_set(err, DUR_ELEASE, false, "postgres.renew", "Invalid lock token");
-    PQclear(result);
-    return code;
+    return dur__pg_write_locked(dur__pg_of(self), "postgres.renew", renew_sql, &args, err);
 }
 
 /* ---- a batch whose outcome was not learned ----------------------------------------------------------------------- */
@@ -549,22 +485,16 @@ int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_t
 #define BY_PREFIX "token > $2::text || '-' AND token < $2::text || '.'"
 static const char undo_lock_sql[] = "SELECT 1 FROM @instances WHERE " BY_PREFIX " ORDER BY instance_id FOR UPDATE";
 static const char undo_instances_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died FROM @instances WHERE " BY_PREFIX
+    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died, 0 AS until FROM @instances WHERE " BY_PREFIX
     "), " DUR__PG_END_LEASES;
-static const char undo_works_sql[] =
-    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
-    "FROM " DUR__PG_LOCK_WORKS(BY_PREFIX) " WHERE " DUR__PG_IS_L;
+static const char undo_works_sql[] = DUR__PG_GIVE_WORKS_BACK(BY_PREFIX);
 
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err) {
-    static const char *const all[] = { undo_lock_sql, undo_instances_sql, undo_works_sql };
-    dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        dur__pg_args_begin(conn->store, &args);
-        dur__pg_text(&args, token_prefix);
-        dur__pg_batch_add(&batch, all[i], &args);
-    }
+    dur__pg_batch_add_id(&batch, undo_lock_sql, token_prefix);
+    dur__pg_batch_add_id(&batch, undo_instances_sql, token_prefix);
+    dur__pg_batch_add_id(&batch, undo_works_sql, token_prefix);
     int code = dur__pg_batch_run(&batch, "postgres.undo", err);
     dur__pg_batch_end(&batch);
     return code;

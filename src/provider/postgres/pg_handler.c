@@ -2,6 +2,7 @@
  * pg_handler.c: the handlers that a fetch is for, and what waits for one that nobody has.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 const char *dur__pg_handler_of(const dur_message_row *item) {
     return item->handler != NULL ? item->handler : "";

@@ -85,7 +85,7 @@ static int send_ids(dur__pg_batch *batch, const char *sql, const dur__pg_parts *
     dur__pg_array ids = dur__pg_array_text();
     for (size_t i = 0; i < parts->count; i++)
         (void)visit_rows(&parts->all[i], add_to_array, &ids);
-    dur__pg_args_begin(parts->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_array_arg(&args, &ids);
     return dur__pg_batch_add(batch, sql, &args);
 }
@@ -127,18 +127,17 @@ static size_t move_back(const dur__pg_parts *parts, dur_turn_commit **turns, dur
 size_t dur__pg_leave_held_up(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool waited) {
     dur_error err = DUR_ERROR_INIT;
     dur__pg_parts all, some;
-    dur__pg_parts_begin(&all, lane->store, lane, turns, count);
+    dur__pg_parts_begin(&all, lane, turns, count);
     size_t first = waited ? 0 : move_back(&all, turns, &lane->held_up);
     dur__pg_parts_end(&all);
     if (first == count) return count;
-    dur__pg_parts_begin(&some, lane->store, lane, turns + first, count - first);
+    dur__pg_parts_begin(&some, lane, turns + first, count - first);
     bool asked = ask(lane, &some, &err) == DUR_OK;
     size_t kept = asked ? first + move_back(&some, turns + first, &lane->held_up) : first;
     dur__pg_parts_end(&some);
     if (asked)
         dur_error_set(&err, DUR_EBUSY, true, "postgres.round",
                       "another session has locked its row, or that of an instance that it writes to");
-    for (size_t i = kept; i < count; i++)
-        dur__pg_turn_failed(turns[i], &err);
+    dur__pg_turns_failed(turns + kept, count - kept, &err);
     return kept;
 }

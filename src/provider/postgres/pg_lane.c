@@ -3,6 +3,7 @@
  */
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -77,9 +78,8 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__list_unlink(&lane->link);
     dur__mutex_unlock(&lane->store->mutex);
     dur__pg_inbox_close(lane);
-    dur__pg_timers_forget_all(lane);
     dur__pg_held_up_forget(lane);
-    dur__pg_leases_forget_all(lane);
+    dur__pg_leases_free(lane);
     dur__buf_free(&lane->unborn_works.data);
     leave(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
@@ -89,18 +89,12 @@ void dur__pg_lane_close(dur_lane *base) {
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------- */
 
-/* It need not be durable: the commit that it is about is. */
-static const char notify_sql[] = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($2::text, '')";
-
 static void flush_notification(dur__pg_lane *lane) {
-    dur__pg_args args;
     dur__pg_batch batch;
     lane->notify_pending = lane->notify_urgent = false;
     if (dur__pg_connect(lane->conn, NULL) != DUR_OK) return;
     dur__pg_batch_begin(&batch, lane->conn, false);
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_text(&args, lane->store->channel);
-    dur__pg_batch_add(&batch, notify_sql, &args);
+    dur__pg_batch_notify_first(&batch);
     (void)dur__pg_batch_run(&batch, "postgres.notify", NULL);
     dur__pg_batch_end(&batch);
 }
@@ -111,11 +105,9 @@ static uint64_t quiet_ms(const dur__pg_lane *lane, uint64_t slept_ms) {
     uint64_t most = beaten ? SAFETY_BEATEN_MS : SAFETY_MS;
     most = most > slept_ms ? most - slept_ms : 0;
     if (lane->more) return 0;
-    uint64_t next = dur__pg_timers_next(lane);
-    if (lane->next_due_ms < next) next = lane->next_due_ms;
+    uint64_t next = dur__pg_lane_due_ms(lane);
     if (next == DUR_NEVER) return most;
-    uint64_t now = lane->store->caller_clock ? dur__pg_now_ms(lane->base.store)
-                                             : lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
+    uint64_t now = dur__pg_lane_now_ms(lane);
     uint64_t left = next > now ? next - now : 0;
     return left < most ? left : most;
 }
@@ -191,20 +183,16 @@ static const char snapshot_sql[] =
     "SELECT k.key, k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text ORDER BY k.key";
 /* What is handed out here is known to the holder and does not come again with a round. */
 static const char messages_sql[] =
-    "WITH c AS (SELECT q.instance_id, q.id, q.delivered <> 0 AS given FROM @instances i JOIN @queue q ON q.instance_id "
-    "= i.instance_id "
-    "WHERE " HELD
-    " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint, $7::bigint) AND q.due_ms <="
-    " #now"
-    " ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
+    "WITH c AS (SELECT q.instance_id, q.id, q.delivered <> 0 AS given FROM @instances i JOIN @queue q ON q.instance_id"
+    " = i.instance_id WHERE " HELD " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint,"
+    " $7::bigint) AND q.due_ms <= #now ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
     " u AS (UPDATE @queue q SET delivered = 1, attempts = CASE WHEN c.given THEN q.attempts ELSE -q.attempts END FROM c"
     " WHERE q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id, q.order_ms, CASE WHEN q.attempts > 0 THEN"
     " q.attempts ELSE 1 - q.attempts END, q.queue, q.json)"
     " SELECT * FROM u ORDER BY order_ms, id";
 
 static void begin(dur__pg_lane *lane, dur__pg_args *args, const char *instance, const char *token, uint64_t execution) {
-    dur__pg_args_begin(lane->store, args);
-    dur__pg_text(args, instance);
+    dur__pg_args_of(lane->store, args, instance);
     dur__pg_text(args, token);
     dur__pg_id(args, execution);
 }
@@ -239,13 +227,8 @@ int dur__pg_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
         dur__pg_lease_told(lane, instance);
         *count = (size_t)PQntuples(result);
         *out = dur_arena_zalloc(arena, (*count + 1) * sizeof(**out));
-        for (int i = 0; i < PQntuples(result); i++) {
-            (*out)[i].id = dur__pg_get_u64(result, i, 0);
-            (*out)[i].due_ms = dur__pg_get_u64(result, i, 1);
-            (*out)[i].attempt_count = (uint32_t)dur__pg_get_u64(result, i, 2);
-            (*out)[i].queue = dur__pg_get_text(result, i, 3, arena);
-            (*out)[i].json = dur__pg_get_json(result, i, 4, arena);
-        }
+        for (int i = 0; i < PQntuples(result); i++)
+            (*out)[i] = dur__pg_read_message(result, i, 0, arena);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -260,13 +243,7 @@ static void read_history(const dur__pg_batch *batch, int held, int events, int k
     out->acquisitions = (uint32_t)dur__pg_get_u64(row, 0, 3);
     out->last_event_id = dur__pg_get_u64(row, 0, 4);
     out->history = dur__pg_read_blocks(rows, 0, PQntuples(rows), 0, out->instance, arena, &out->history_count);
-    dur_key_value *all = dur_arena_zalloc(arena, ((size_t)PQntuples(values) + 1) * sizeof(*all));
-    for (int i = 0; i < PQntuples(values); i++) {
-        all[i].key = dur__pg_get_text(values, i, 0, arena);
-        all[i].value = dur__pg_get_text(values, i, 1, arena);
-        all[i].last_updated_at_ms = dur__pg_get_u64(values, i, 2);
-    }
-    out->kv = PQntuples(values) > 0 ? all : NULL;
+    out->kv = dur__pg_read_values(values, 0, PQntuples(values), 0, arena);
     out->kv_count = (size_t)PQntuples(values);
 }
 

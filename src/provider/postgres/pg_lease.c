@@ -14,6 +14,7 @@
  * under another id.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
@@ -27,22 +28,24 @@ dur__pg_lease *dur__pg_lease_of(const dur__pg_lane *lane, const dur_turn_commit 
     return self != NULL && dur__str_eq(self->token, turn->lock_token) ? self : NULL;
 }
 
-static void lease_free(dur__pg_lease *self) {
+static void lease_free(dur__pg_lane *lane, dur__pg_lease *self) {
     if (self == NULL) return;
+    dur__pg_timers_forget(lane, self);
     dur__free(self->token);
     dur__free(self);
 }
 
 void dur__pg_lease_forget(dur__pg_lane *lane, const char *instance) {
-    if (lane->leases.count > 0) lease_free(dur__map_remove(&lane->leases, instance));
+    if (lane->leases.count > 0) lease_free(lane, dur__map_remove(&lane->leases, instance));
 }
 
-void dur__pg_leases_forget_all(dur__pg_lane *lane) {
+void dur__pg_leases_free(dur__pg_lane *lane) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&lane->leases, &i)) != NULL;)
-        lease_free(entry->value);
+        lease_free(lane, entry->value);
     dur__map_free(&lane->leases);
-    memset(&lane->leases, 0, sizeof(lane->leases));
+    dur__map_free(&lane->timers_by_id);
+    dur__heap_free(&lane->timers);
 }
 
 static dur__pg_lease *remember(dur__pg_lane *lane, const char *instance, const char *token) {
@@ -54,6 +57,7 @@ static dur__pg_lease *remember(dur__pg_lane *lane, const char *instance, const c
     memcpy(self->instance, instance, size);
     self->token = dur__xstrdup(token);
     self->last = DUR_NOT_COMPARED;
+    dur__list_init(&self->timers);
     dur__map_put(&lane->leases, self->instance, self);
     return self;
 }
@@ -71,30 +75,21 @@ void dur__pg_lease_note(dur__pg_lane *lane, const dur_orchestration_item *item) 
                  !item->more_messages && item->acquisitions == 1;
 }
 
-static bool leaves_values(const dur_turn_commit *turn) {
-    for (size_t i = 0; i < turn->event_count; i++) {
-        dur_event_kind kind = turn->events[i].kind;
-        if (kind == DUR_EVENT_KEY_VALUE_SET || kind == DUR_EVENT_KEY_VALUE_CLEARED ||
-            kind == DUR_EVENT_KEY_VALUES_CLEARED)
-            return true;
-    }
-    return false;
-}
-
-void dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn) {
+dur__pg_lease *dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn) {
+    if (turn->writes_start) dur__pg_lease_forget(lane, turn->instance); /* of another that had its id */
     if (!dur__turn_facts_of(turn).keeps) {
         dur__pg_lease_forget(lane, turn->instance);
-        return;
+        return NULL;
     }
-    if (turn->writes_start) dur__pg_lease_forget(lane, turn->instance); /* of another that had its id */
     dur__pg_lease *self = remember(lane, turn->instance, turn->lock_token);
     self->committed = true;
     if (turn->writes_start) self->bare = true;
-    if (leaves_values(turn)) self->bare = false;
-    if (turn->event_count == 0) return;
+    if (dur__pg_touches_values(turn)) self->bare = false;
+    if (turn->event_count == 0) return self;
     self->execution = turn->execution_id;
     self->last =
         turn->expected_last != DUR_NOT_COMPARED ? turn->events[turn->event_count - 1].event_id : DUR_NOT_COMPARED;
+    return self;
 }
 
 void dur__pg_lease_told(dur__pg_lane *lane, const char *instance) {
@@ -102,19 +97,52 @@ void dur__pg_lease_told(dur__pg_lane *lane, const char *instance) {
     if (self != NULL) self->bare = false;
 }
 
+/* ---- statements -------------------------------------------------------------------------------------------------- */
+
+/* $2 ids, $3 the lane, $4 its owner, $5 its session, $6 the round that was lost. */
+static int add(dur__pg_batch *batch, const char *sql, const dur__pg_lane *lane, const dur__pg_array *ids) {
+    const dur__pg_array none = dur__pg_array_text();
+    dur__pg_args args;
+    dur__pg_args_begin(lane->store, &args);
+    dur__pg_array_copy_arg(&args, ids != NULL ? ids : &none);
+    dur__pg_i64(&args, lane->holder);
+    dur__pg_text(&args, lane->owner);
+    dur__pg_i64(&args, (int64_t)lane->session);
+    dur__pg_i64(&args, lane->unknown_round);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
 /* clang-format off */
+static const char enter_sql[] =
+    "INSERT INTO @lanes (holder, owner, session) SELECT $3::bigint, o.owner, $5::bigint FROM @owners o WHERE o.owner ="
+    " $4::text AND o.dead = 0 ON CONFLICT (holder) DO UPDATE SET session = excluded.session";
 static const char held_sql[] =
     "SELECT i.instance_id, i.token, greatest(i.current_execution, 1), coalesce("
     DUR__PG_LAST("h.instance_id = i.instance_id AND h.execution_id = i.current_execution") ", 0) FROM @instances i WHERE"
-    " i.owner = $2::text AND i.holder = $3::bigint";
-/* clang-format on */
-static const char server_sql[] = "SELECT " DUR__PG_SERVER_START " WHERE $2::text IS NULL OR $3::bigint IS NOT NULL";
+    " i.owner = $4::text AND i.holder = $3::bigint";
 /* Read behind the rows: who ends a lease does both in one transaction. */
-static const char lost_sql[] = "SELECT instance_id FROM @lost WHERE holder = $3::bigint AND $2::text IS NOT NULL";
+static const char lost_sql[] = "SELECT instance_id FROM @lost WHERE holder = $3::bigint";
+static const char server_sql[] = "SELECT " DUR__PG_SERVER_START;
 
-static const char enter_sql[] =
-    "INSERT INTO @lanes (holder, owner, session) SELECT $3::bigint, o.owner, $4::bigint FROM @owners o WHERE o.owner ="
-    " $2::text AND o.dead = 0 ON CONFLICT (holder) DO UPDATE SET session = excluded.session";
+#define THESE "instance_id = ANY ($2::text[])"
+static const char lock_unknown_sql[] = "SELECT 1 FROM @instances WHERE " THESE " ORDER BY instance_id FOR UPDATE";
+static const char end_unknown_sql[] =
+    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died, 0 AS until FROM @instances WHERE " THESE
+    " AND holder = $3::bigint AND owner = $4::text), " DUR__PG_END_LEASES;
+static const char tell_gone_sql[] =
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT $3::bigint, unnest($2::text[]), #now";
+static const char lock_kept_sql[] = "SELECT 1 FROM @instances WHERE " THESE " ORDER BY instance_id FOR NO KEY UPDATE";
+/* Timers that the lost round has set are among them: the lane has not got their ids. */
+static const char again_sql[] =
+    "WITH q AS (UPDATE @queue SET delivered = 0, attempts = abs(attempts) WHERE " THESE " AND delivered = $6::bigint"
+    " RETURNING instance_id) UPDATE @instances SET ready_at = 0, ready_due = 0 WHERE instance_id IN (SELECT instance_id"
+    " FROM q)";
+/* Each is told once, and the lost round may have told it to nobody. */
+static const char ask_again_sql[] =
+    "INSERT INTO @lost (holder, instance_id, asked, at_ms) SELECT holder, instance_id, true, #now FROM @instances WHERE "
+    THESE " AND holder = $3::bigint AND owner = $4::text AND suspended IS NOT NULL";
+static const char unborn_works_sql[] = DUR__PG_GIVE_WORKS_BACK("token = ANY ($2::text[])");
+/* clang-format on */
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
@@ -192,46 +220,11 @@ static void end_comparison(dur__pg_lane *lane, bool done) {
         if (!done) continue;
         self->in_doubt = false;
         self->last = DUR_NOT_COMPARED; /* until its next turn, of which it is compared */
-        if (!over) continue;
-        dur__pg_timers_forget(lane, self->instance);
-        dur__pg_lease_forget(lane, self->instance);
+        if (over) dur__pg_lease_forget(lane, self->instance);
     }
 }
 
 /* ---- what follows from it ---------------------------------------------------------------------------------------- */
-
-static const char lock_unknown_sql[] =
-    "SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[]) ORDER BY instance_id FOR UPDATE";
-static const char end_unknown_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died FROM @instances WHERE instance_id = ANY"
-    " ($2::text[]) AND holder = $3::bigint AND owner = $4::text), " DUR__PG_END_LEASES;
-static const char tell_gone_sql[] =
-    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT $3::bigint, unnest($2::text[]), #now WHERE $4::text IS NOT"
-    " NULL";
-static const char lock_kept_sql[] =
-    "SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[]) ORDER BY instance_id FOR NO KEY UPDATE";
-/* Timers that the lost round has set are among them: the lane has not got their ids. */
-static const char again_sql[] =
-    "WITH q AS (UPDATE @queue SET delivered = 0, attempts = abs(attempts) WHERE instance_id = ANY ($2::text[]) AND"
-    " delivered = $3::bigint RETURNING instance_id) UPDATE @instances SET ready_at = 0, ready_due = 0 WHERE instance_id"
-    " IN (SELECT instance_id FROM q)";
-
-static const char unborn_works_sql[] =
-    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
-    "FROM " DUR__PG_LOCK_WORKS("token = ANY ($2::text[])") " WHERE " DUR__PG_IS_L;
-/* Each is told once, and the lost round may have told it to nobody. */
-static const char ask_again_sql[] =
-    "INSERT INTO @lost (holder, instance_id, asked, at_ms) SELECT holder, instance_id, true, #now FROM @instances WHERE"
-    " instance_id = ANY ($2::text[]) AND holder = $3::bigint AND owner = $4::text AND suspended IS NOT NULL";
-
-static void add(dur__pg_batch *batch, const char *sql, const dur__pg_lane *lane, const dur__pg_array *ids, bool whole) {
-    dur__pg_args args;
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_array_copy_arg(&args, ids);
-    if (whole) dur__pg_i64(&args, sql == again_sql ? lane->unknown_round : lane->holder);
-    if (whole && sql != again_sql) dur__pg_text(&args, lane->owner);
-    dur__pg_batch_add(batch, sql, &args);
-}
 
 static int settle(dur__pg_lane *lane, const comparison *found, dur_error *err) {
     dur__pg_batch batch;
@@ -239,14 +232,14 @@ static int settle(dur__pg_lane *lane, const comparison *found, dur_error *err) {
     if (!again && found->unknown.count + found->gone.count == 0) return DUR_OK;
     dur__pg_batch_begin(&batch, lane->conn, false); /* may be repeated */
     if (found->unknown.count > 0) {
-        add(&batch, lock_unknown_sql, lane, &found->unknown, false);
-        add(&batch, end_unknown_sql, lane, &found->unknown, true);
+        add(&batch, lock_unknown_sql, lane, &found->unknown);
+        add(&batch, end_unknown_sql, lane, &found->unknown);
     }
-    if (found->gone.count > 0) add(&batch, tell_gone_sql, lane, &found->gone, true);
+    if (found->gone.count > 0) add(&batch, tell_gone_sql, lane, &found->gone);
     if (again) {
-        add(&batch, lock_kept_sql, lane, &found->kept, false);
-        add(&batch, again_sql, lane, &found->kept, true);
-        add(&batch, ask_again_sql, lane, &found->kept, true);
+        add(&batch, lock_kept_sql, lane, &found->kept);
+        add(&batch, again_sql, lane, &found->kept);
+        add(&batch, ask_again_sql, lane, &found->kept);
     }
     int code = dur__pg_batch_run(&batch, "postgres.leases", err);
     dur__pg_batch_end(&batch);
@@ -267,34 +260,23 @@ static int undo_lost_claims(dur__pg_lane *lane, dur_error *err) {
     int code = dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err);
     if (code != DUR_OK || lane->unborn_works.count == 0) return code;
     dur__pg_batch_begin(&batch, lane->conn, false); /* may be repeated */
-    add(&batch, unborn_works_sql, lane, &lane->unborn_works, false);
+    add(&batch, unborn_works_sql, lane, &lane->unborn_works);
     code = dur__pg_batch_run(&batch, "postgres.leases", err);
     dur__pg_batch_end(&batch);
     return code;
 }
 
 static int read_both(dur__pg_lane *lane, comparison *found, int64_t *server_start, dur_error *err) {
-    static const char *const all[] = { held_sql, lost_sql, server_sql };
-    enum { COUNT = 3 };
-    dur__pg_args args;
     dur__pg_batch batch;
-    int at[COUNT];
     dur__pg_batch_begin(&batch, lane->conn, false);
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_text(&args, lane->owner);
-    dur__pg_i64(&args, lane->holder);
-    dur__pg_i64(&args, (int64_t)lane->session);
-    dur__pg_batch_add(&batch, enter_sql, &args);
-    for (int i = 0; i < COUNT; i++) {
-        dur__pg_args_begin(lane->store, &args);
-        dur__pg_text(&args, lane->owner);
-        dur__pg_i64(&args, lane->holder);
-        at[i] = dur__pg_batch_add(&batch, all[i], &args);
-    }
+    add(&batch, enter_sql, lane, NULL);
+    int held = add(&batch, held_sql, lane, NULL);
+    int lost = add(&batch, lost_sql, lane, NULL);
+    int server = add(&batch, server_sql, lane, NULL);
     int code = dur__pg_batch_run(&batch, "postgres.leases", err);
     if (code == DUR_OK) {
-        *server_start = dur__pg_get_i64(batch.results[at[2]], 0, 0);
-        compare(lane, batch.results[at[0]], batch.results[at[1]], found);
+        *server_start = dur__pg_get_i64(batch.results[server], 0, 0);
+        compare(lane, batch.results[held], batch.results[lost], found);
     }
     dur__pg_batch_end(&batch);
     return code;

@@ -8,52 +8,42 @@
  * takes a reason to look for one that is still there, when its holder has looked.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/to_nobody.h"
 
 #include <stdlib.h>
 
+#define TARGETS_MAX 1000u /* whose owners a notification names; others look by themselves */
+
 /* ---- the outbox -------------------------------------------------------------------------------------------------- */
 
 void dur__pg_outbox_begin(dur__pg_outbox *box) {
-    memset(box, 0, sizeof(*box));
-    box->instance = dur__pg_array_text();
-    box->kind = dur__pg_array_i64();
-    box->execution = dur__pg_array_i64();
-    box->activity = dur__pg_array_i64();
-    box->queue = dur__pg_array_text();
-    box->due = dur__pg_array_i64();
-    box->delay = dur__pg_array_i64();
-    box->json = dur__pg_array_text();
-    box->handler = dur__pg_array_text();
-    box->parent = dur__pg_array_text();
-    box->locks = dur__pg_array_text();
-    box->receivers = dur__pg_array_text();
+    *box = (dur__pg_outbox){ .messages = dur__pg_table_of("tiiitiittt"),
+                             .locks = dur__pg_array_text(),
+                             .receivers = dur__pg_array_text() };
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
-    dur__pg_array *all[] = {
-        &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,  &box->due,
-        &box->delay,    &box->json, &box->locks,     &box->handler,  &box->parent, &box->receivers
-    };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        dur__buf_free(&all[i]->data);
+    dur__pg_table_free(&box->messages);
+    dur__buf_free(&box->locks.data);
+    dur__buf_free(&box->receivers.data);
 }
 
 #define IF_OVERDUE -1 /* as a delay: none, and no due time either if it has passed */
 
 static void add(dur__pg_outbox *box, const dur_message_row *item, int64_t delay_ms) {
-    dur__pg_add_text(&box->instance, item->instance);
-    dur__pg_add_i64(&box->kind, (int64_t)item->kind);
-    dur__pg_add_i64(&box->execution, (int64_t)item->execution_id);
-    dur__pg_add_i64(&box->activity, (int64_t)item->activity_id);
-    dur__pg_add_text(&box->queue, item->kind == DUR_WORK_QUEUE_MESSAGE ? item->queue : NULL);
-    dur__pg_add_i64(&box->due, dur__pg_ms(item->due_ms));
-    dur__pg_add_i64(&box->delay, delay_ms);
-    dur__pg_add_json(&box->json, item->json);
-    dur__pg_add_text(&box->handler, item->handler);
-    dur__pg_add_text(&box->parent, item->parent);
+    dur__pg_table *rows = &box->messages;
+    dur__pg_put_text(rows, item->instance);
+    dur__pg_put_i64(rows, (int64_t)item->kind);
+    dur__pg_put_id(rows, item->execution_id);
+    dur__pg_put_id(rows, item->activity_id);
+    dur__pg_put_text(rows, item->kind == DUR_WORK_QUEUE_MESSAGE ? item->queue : NULL);
+    dur__pg_put_i64(rows, dur__pg_ms(item->due_ms));
+    dur__pg_put_i64(rows, delay_ms);
+    dur__pg_put_json(rows, item->json);
+    dur__pg_put_text(rows, item->handler);
+    dur__pg_put_text(rows, item->parent);
     if (dur__needs_receiver(item->kind)) dur__pg_add_text(&box->receivers, item->instance);
-    box->count++;
 }
 
 void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message_row *item, uint64_t delay_ms) {
@@ -79,49 +69,35 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) {
     "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER"   \
     " BY 1" OR_LOCK(column)
 static const char make_sql[] = MAKE("known");
-static const char make_to_end_sql[] = MAKE("instance_id");
+const char dur__pg_lock_to_end_sql[] = MAKE("instance_id");
 static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
                                " ORDER BY instance_id FOR NO KEY UPDATE) t";
 
-static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids, const dur__pg_array *more) {
-    dur__pg_args args;
-    dur__pg_array all = dur__pg_array_text();
-    dur__pg_add_all(&all, ids);
-    if (more != NULL) dur__pg_add_all(&all, more);
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_array_arg(&args, &all);
-    dur__pg_batch_add(batch, sql, &args);
-}
-
-void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids) {
-    send_lock(batch, make_to_end_sql, ids, NULL);
-}
-
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
+    dur__pg_array all = dur__pg_array_text();
+    dur__pg_add_all(&all, &box->messages.columns[0]);
+    dur__pg_add_all(&all, &box->locks);
     if (box->ends_leases) /* a row that is missing is made: one that comes meanwhile would be written unlocked */
-        send_lock(batch, make_to_end_sql, &box->instance, &box->locks);
-    else if (box->count > 0)
-        send_lock(batch, make_sql, &box->instance, &box->locks);
+        dur__pg_batch_add_ids(batch, dur__pg_lock_to_end_sql, &all);
+    else if (box->messages.rows > 0)
+        dur__pg_batch_add_ids(batch, make_sql, &all);
     else if (box->locks.count > 0)
-        send_lock(batch, lock_sql, &box->locks, NULL);
+        dur__pg_batch_add_ids(batch, lock_sql, &all);
+    dur__buf_free(&all.data);
 }
 
 /*
- * $10 is the condition: 0 none; 1 only for an instance that does not exist; 2 only for one that does and whose row is
- * locked (lock_existing_sql), whose message id ($11) was not accepted before, and which, for a queue message, has not
- * ended.
+ * $12, under which condition: 0 none; 1 only for an instance that does not exist; 2 only for one that does and whose
+ * row is locked (lock_existing_sql), whose message id ($13) was not accepted before, and which, for a queue message,
+ * has not ended; 3 of a turn: some kinds need somebody whom they are for (dur__needs_receiver).
  */
+enum { ALWAYS, IF_NEW, IF_THERE, OF_TURN };
+#define IS_KNOWN "EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance AND i.known"
 #define MAY_SEND                                                                                                       \
-    "($10 = 0 OR ($10 = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "                           \
-    "x.instance"                                                                                                       \
-    " AND i.known)) OR ($10 = 2 AND " DUR__PG_IS_LOCKED " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id " \
-    "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " DUR__PG_FINISHED                          \
-    ") AND NOT EXISTS (SELECT 1 FROM @accepted a "                                                                     \
-    "WHERE a.instance_id = i.instance_id AND a.message_id = $11))))"
-/* Of the messages of turns ($10 is 0) some need somebody whom they are for: dur__needs_receiver. */
-#define MAY_SEND_OF_TURN                                                                                               \
-    "($10 = 0 AND (x.kind NOT IN (8, 9, " DUR__PG_CANCEL ") OR EXISTS (SELECT 1 FROM @instances i WHERE"               \
-    " i.instance_id = x.instance AND i.known)))"
+    "CASE $12::bigint WHEN 0 THEN true WHEN 1 THEN NOT " IS_KNOWN ") WHEN 2 THEN " DUR__PG_IS_LOCKED " AND " IS_KNOWN  \
+    " AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " DUR__PG_FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a"    \
+    " WHERE a.instance_id = i.instance_id AND a.message_id = $13)) ELSE x.kind NOT IN (8, 9, " DUR__PG_CANCEL ") OR"   \
+    " " IS_KNOWN ") END"
 
 /* When an undelayed message came, for its place in the order: by the clock, and never before one that still waits. */
 #define CAME_PLAIN                                                                                                     \
@@ -136,91 +112,68 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
  * what does not exist, or the first trace of an instance of which nothing is left) has no counts and delays of what was
  * there before; a lock that still holds is not over.
  */
-#define SEND_SQL(may)                                                                                                  \
-    "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) WHEN x.delay < 0" \
-    " AND x.due <= n.now THEN 0 ELSE x.due END AS due_ms, n.now FROM (SELECT #now AS now) n,"                          \
-    " unnest($2::text[],$3::bigint[],$4::bigint[],$5::bigint[],$6::text[],$7::bigint[],$8::bigint[],$9::text[],"       \
-    "$12,$13) WITH ORDINALITY AS"                                                                                      \
-    " x(instance, kind, execution, activity, queue, due, delay, json, handler, parent, at) WHERE " may "),"            \
-    " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json,"       \
-    " handler, parent)"                                                                                                \
-    " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN                  \
-    " ELSE " CAME_NAMED " END, kind::smallint, execution, activity, queue, json, handler, parent FROM m ORDER BY at"   \
-    " RETURNING 1),"                                                                                                   \
-    " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11,"          \
-    " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"                  \
-    " WHERE $11 IS NOT NULL LIMIT 1),"                                                                                 \
-    " g AS (SELECT instance, max(now) AS now, bool_or(kind IN " DUR__PG_STARTS ") AS starts,"                          \
-    " max(handler) AS handler, bool_or(kind = " DUR__PG_CONTINUE_AS_NEW ") AS continues,"                              \
-    " min(coalesce(nullif(due_ms, 0), now)) AS at, min(due_ms) AS due,"                                                \
-    " min(coalesce(nullif(due_ms, 0), now)) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS q_at,"                     \
-    " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS q_due FROM m GROUP BY instance),"                    \
-    " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, CASE WHEN i.not_before > g.now THEN "           \
-    "i.not_before ELSE 0 END AS until,"                                                                                \
-    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.owner IS NOT NULL THEN 0 ELSE g.at END)"      \
-    " WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"                                                     \
-    " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.q_at) END AS at,"                        \
-    " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"               \
-    " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"       \
-    " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.q_due, 0) ELSE least(i.ready_due, g.q_due) END END"            \
-    " AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY \
-    ")) AS anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON "         \
-    "i.instance_id = g.instance),"                                                                                     \
-    " u AS (UPDATE @instances i SET known = r.known,"                                                                  \
-    " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"                                                 \
-    " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"                                                     \
-    " created_at = CASE WHEN i.known THEN i.created_at ELSE r.now END,"                                                \
-    " next = coalesce(r.next, i.next), next_execution = CASE WHEN r.next IS NULL THEN i.next_execution ELSE"           \
-    " i.current_execution + 1 END,"                                                                                    \
-    " ready_at = CASE WHEN r.anew THEN r.at ELSE r.at + greatest(r.until - r.at, 0) END,"                              \
-    " ready_due = CASE WHEN r.anew THEN r.due ELSE greatest(r.due, r.until) END"                                       \
-    " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"       \
+/* clang-format off */
+static const char send_sql[] = /* which were sent, from 1 on; nobody asks that of turns */
+    "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) WHEN x.delay < 0"
+    " AND x.due <= n.now THEN 0 ELSE x.due END AS due_ms, n.now FROM (SELECT #now AS now) n,"
+    " unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[],"
+    " $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS x(instance, kind, execution, activity, queue, due,"
+    " delay, json, handler, parent, at) WHERE " MAY_SEND "),"
+    " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json,"
+    " handler, parent)"
+    " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN
+    " ELSE " CAME_NAMED " END, kind::smallint, execution, activity, queue, json, handler, parent FROM m ORDER BY at),"
+    " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $13,"
+    " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"
+    " WHERE $13 IS NOT NULL LIMIT 1),"
+    " g AS (SELECT instance, max(now) AS now, bool_or(kind IN " DUR__PG_STARTS ") AS starts,"
+    " max(handler) AS handler, bool_or(kind = " DUR__PG_CONTINUE_AS_NEW ") AS continues,"
+    " min(coalesce(nullif(due_ms, 0), now)) AS at, min(due_ms) AS due,"
+    " min(coalesce(nullif(due_ms, 0), now)) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS q_at,"
+    " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS q_due FROM m GROUP BY instance),"
+    " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, CASE WHEN i.not_before > g.now THEN "
+    "i.not_before ELSE 0 END AS until,"
+    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.owner IS NOT NULL THEN 0 ELSE g.at END)"
+    " WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"
+    " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.q_at) END AS at,"
+    " CASE WHEN i.known THEN least(o.due, g.due)"
+    " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"
+    " ELSE coalesce(least(o.due, g.q_due), 0) END AS due,"
+    " NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY ")) AS"
+    " anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON i.instance_id ="
+    " g.instance, LATERAL (SELECT CASE WHEN i.ready_at IS NOT NULL THEN i.ready_due END AS due) o),"
+    " u AS (UPDATE @instances i SET known = r.known,"
+    " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"
+    " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"
+    " created_at = CASE WHEN i.known THEN i.created_at ELSE r.now END,"
+    " next = coalesce(r.next, i.next), next_execution = CASE WHEN r.next IS NULL THEN i.next_execution ELSE"
+    " i.current_execution + 1 END,"
+    " ready_at = CASE WHEN r.anew THEN r.at ELSE r.at + greatest(r.until - r.at, 0) END,"
+    " ready_due = CASE WHEN r.anew THEN r.due ELSE greatest(r.due, r.until) END"
+    " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"
     " i.ready_due <> r.due OR r.next IS NOT NULL OR (r.anew AND i.acquisitions + i.not_before > 0)))"
-static const char send_sql[] = SEND_SQL(MAY_SEND) " SELECT count(*) FROM sent";
-static const char send_which_sql[] = SEND_SQL(MAY_SEND) " SELECT at FROM m"; /* counted from 1 */
-static const char send_of_turn_sql[] = SEND_SQL(MAY_SEND_OF_TURN) " SELECT count(*) FROM sent";
+    " SELECT at FROM m WHERE $12 <> 3";
+/* clang-format on */
 
-static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, const char *sql, int condition,
-                           const char *message_id) {
+/* Its place; -1: there is nothing to send. */
+static int send_if(dur__pg_outbox *box, dur__pg_batch *batch, int64_t condition, const char *message_id) {
     dur__pg_args args;
-    if (box->count == 0) return;
-    /* whose owners to tell, after the commit */
-    const char *at = box->instance.data.data + 20;
-    const char *end = box->instance.data.data + box->instance.data.size;
-    while (at < end && batch->targets.size < 16384) {
-        uint32_t size = ((uint32_t)(unsigned char)at[0] << 24) | ((uint32_t)(unsigned char)at[1] << 16) |
-                        ((uint32_t)(unsigned char)at[2] << 8) | (uint32_t)(unsigned char)at[3];
-        dur__buf_add(&batch->targets, at + 4, size);
-        dur__buf_char(&batch->targets, '\0');
-        at += 4 + size;
-    }
+    if (box->messages.rows == 0) return -1;
+    if (batch->targets.count < TARGETS_MAX) dur__pg_add_all(&batch->targets, &box->messages.columns[0]);
     dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_array_arg(&args, &box->instance);
-    dur__pg_array_arg(&args, &box->kind);
-    dur__pg_array_arg(&args, &box->execution);
-    dur__pg_array_arg(&args, &box->activity);
-    dur__pg_array_arg(&args, &box->queue);
-    dur__pg_array_arg(&args, &box->due);
-    dur__pg_array_arg(&args, &box->delay);
-    dur__pg_array_arg(&args, &box->json);
+    dur__pg_table_args(&args, &box->messages);
     dur__pg_i64(&args, condition);
     dur__pg_text(&args, message_id);
-    dur__pg_array_arg(&args, &box->handler);
-    dur__pg_array_arg(&args, &box->parent);
-    dur__pg_batch_add(batch, sql, &args);
-    box->count = 0;
+    return dur__pg_batch_add(batch, send_sql, &args);
 }
 
 /* A row that was made to be locked for a message that went nowhere stands for nothing. */
-static const char sweep_sql[] = DUR__PG_SWEEP;
+const char dur__pg_sweep_sql[] =
+    "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY;
 
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
-    dur__pg_args args;
-    outbox_send_if(box, batch, send_of_turn_sql, 0, NULL);
-    if (box->receivers.count == 0) return;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_array_arg(&args, &box->receivers);
-    dur__pg_batch_add(batch, sweep_sql, &args);
+    send_if(box, batch, OF_TURN, NULL);
+    if (box->receivers.count > 0) dur__pg_batch_add_ids(batch, dur__pg_sweep_sql, &box->receivers);
 }
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
@@ -228,159 +181,26 @@ void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
 int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
                                      dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
     dur__pg_batch batch;
     dur__pg_outbox box;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
-    dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
     dur__pg_outbox_send_locks(&box, &batch);
-    outbox_send_if(&box, &batch, send_sql, 0, NULL);
+    send_if(&box, &batch, ALWAYS, NULL);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
     dur__pg_batch_end(&batch);
     dur__pg_outbox_end(&box);
-    dur__pg_return(conn);
-    if (code == DUR_OK) {
-        dur__pg_wake_lanes(store, NULL);
-        dur__pg_wake_watches(store, item->instance);
-    }
+    if (code == DUR_OK) dur__pg_wake(store, NULL, item->instance);
     return code;
 }
 
-/* Send it unless the instance exists; *existed says so. */
-static int start_if_new(dur__pg_conn *conn, const dur_message_row *item, uint64_t delay_ms, bool *existed,
-                        dur_error *err) {
-    dur__pg_batch batch;
-    dur__pg_outbox box;
-    dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_outbox_begin(&box);
-    dur__pg_outbox_add(&box, item, delay_ms);
-    dur__pg_outbox_send_locks(&box, &batch);
-    outbox_send_if(&box, &batch, send_sql, 1, NULL);
-    int at = batch.count - 1;
-    dur__pg_batch_notify(&batch);
-    int code = dur__pg_batch_run(&batch, "postgres.start", err);
-    if (code == DUR_OK) *existed = dur__pg_get_i64(batch.results[at], 0, 0) == 0;
-    dur__pg_batch_end(&batch);
-    dur__pg_outbox_end(&box);
-    return code;
-}
-
-#define TREE                                                                                                           \
-    "WITH RECURSIVE t(id) AS (SELECT $2::text COLLATE \"C\" UNION SELECT c.instance_id FROM @instances c JOIN t ON"    \
-    " c.parent = t.id) "
-static const char walk_sql[] =
-    TREE "SELECT t.id, i.token IS NOT NULL FROM t LEFT JOIN @instances i ON i.instance_id = t.id";
-static const char tree_sql[] = TREE "SELECT i.instance_id, " DUR__PG_FINISHED
-                                    " FROM @instances i WHERE i.instance_id IN (SELECT id FROM t) AND i.known";
-
-static int send_tree(dur__pg_batch *batch, const char *sql, const char *instance) {
-    dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, instance);
-    return dur__pg_batch_add(batch, sql, &args);
-}
-
-static int walk_tree(dur__pg_conn *conn, const char *instance, dur__map *seen, dur__pg_array *ids, dur_error *err) {
-    dur__pg_batch batch;
-    dur__pg_batch_begin(&batch, conn, false);
-    int at = send_tree(&batch, walk_sql, instance);
-    int code = dur__pg_batch_run(&batch, "postgres.start", err);
-    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++) {
-        char *id = dur__xstrdup(dur__pg_get(batch.results[at], row, 0));
-        dur__pg_add_text(ids, id);
-        dur__map_put(seen, id, id);
-        if (conn->foreign && dur__pg_get_bool(batch.results[at], row, 1)) /* its holder would wait for the caller */
-            code = dur_error_set(err, DUR_EBUSY, true, "postgres.start", "instance %s is held by a node just now", id);
-    }
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
-/*
- * In a transaction: a finished instance is deleted with its tree.  The tree is walked, its rows are locked, and then it
- * is looked at, by a statement of its own: whoever had one of the rows may have ended it meanwhile, put another in its
- * place, or begun a child.  One that was not there at first was begun by an instance that still ran then.
- */
-static int remove_finished(dur__pg_conn *conn, const char *instance, dur_error *err) {
-    dur__pg_batch batch;
-    dur_delete_result ignored;
-    dur__pg_array walked = dur__pg_array_text(), ids = dur__pg_array_text();
-    dur__map seen = { 0 };
-    dur__map_entry *entry;
-    int code = walk_tree(conn, instance, &seen, &walked, err);
-    if (code == DUR_OK) {
-        dur__pg_batch_begin(&batch, conn, false);
-        dur__pg_lock_to_delete_add(&batch, &walked);
-        int at = send_tree(&batch, tree_sql, instance);
-        code = dur__pg_batch_run(&batch, "postgres.start", err);
-        for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++) {
-            const char *id = dur__pg_get(batch.results[at], row, 0);
-            if (!dur__pg_get_bool(batch.results[at], row, 1) || dur__map_get(&seen, id) == NULL)
-                code = dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s is running", id);
-            dur__pg_add_text(&ids, id);
-        }
-        dur__pg_batch_end(&batch);
-    }
-    if (code == DUR_OK && ids.count > 0) code = dur__pg_erase(conn, &ids, &ignored, err);
-    for (size_t i = 0; (entry = dur__map_next(&seen, &i)) != NULL;)
-        dur__free(entry->value);
-    dur__map_free(&seen);
-    dur__buf_free(&walked.data);
-    dur__buf_free(&ids.data);
-    return code;
-}
-
-int dur__pg_start_on(dur__pg_conn *conn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
-                     bool *existed, dur_error *err) {
-    int code = start_if_new(conn, item, delay_ms, existed, err);
-    if (code != DUR_OK || !*existed || policy == DUR_EXISTS_RETURN) return code;
-    if (policy != DUR_EXISTS_REPLACE_FINISHED)
-        return dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s already exists", item->instance);
-    bool again = false;
-    if (!conn->foreign) code = dur__pg_begin(conn, err);
-    if (code == DUR_OK) code = remove_finished(conn, item->instance, err);
-    if (code == DUR_OK) code = start_if_new(conn, item, delay_ms, &again, err);
-    if (code == DUR_OK && again) /* somebody else's, since then */
-        code = dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s is running", item->instance);
-    if (conn->foreign) return code;
-    if (code != DUR_OK) {
-        if (conn->pg != NULL) (void)dur__pg_simple(conn, "ROLLBACK", NULL);
-        return code;
-    }
-    return dur__pg_commit(conn, "postgres.start", err);
-}
-
-int dur__pg_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
-                          bool *existed, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
-    dur_start_request start = { .item = item, .policy = policy, .delay_ms = delay_ms, .error = DUR_ERROR_INIT };
-    bool done = false;
-    *existed = false;
-    dur__pg_inbox_starts(store, &start, 1, &done);
-    if (done) {
-        if (err != NULL && start.error.code != DUR_OK) *err = start.error;
-        return (int)start.error.code;
-    }
-    int code = dur__pg_borrow(store, &conn, err);
-    if (code != DUR_OK) return code;
-    code = dur__pg_start_on(conn, item, policy, delay_ms, existed, err);
-    dur__pg_return(conn);
-    if (code == DUR_OK) {
-        dur__pg_wake_lanes(store, NULL);
-        dur__pg_wake_watches(store, item->instance);
-    }
-    return code;
-}
-
-/* ---- several ---- */
+/* ---- starts ------------------------------------------------------------------------------------------------------ */
 
 /* Those whose instance does not exist, in one transaction; of the others `existed` is set.  No id twice. */
-static int start_new_ones(dur__pg_conn *conn, dur_start_request **starts, size_t count, dur_error *err) {
+static int start_new_ones(dur__pg_conn *conn, dur_start_request *const *starts, size_t count, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_outbox box;
     dur__pg_batch_begin(&batch, conn, true);
@@ -388,23 +208,52 @@ static int start_new_ones(dur__pg_conn *conn, dur_start_request **starts, size_t
     for (size_t i = 0; i < count; i++)
         dur__pg_outbox_add(&box, starts[i]->item, starts[i]->delay_ms);
     dur__pg_outbox_send_locks(&box, &batch);
-    outbox_send_if(&box, &batch, send_which_sql, 1, NULL);
-    int at = batch.count - 1;
+    int at = send_if(&box, &batch, IF_NEW, NULL);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.start", err);
-    if (code == DUR_OK) {
-        for (size_t i = 0; i < count; i++)
-            starts[i]->existed = true;
-        for (int row = 0; row < PQntuples(batch.results[at]); row++)
-            starts[dur__pg_get_i64(batch.results[at], row, 0) - 1]->existed = false;
-    }
+    for (size_t i = 0; code == DUR_OK && i < count; i++)
+        starts[i]->existed = true;
+    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++)
+        starts[dur__pg_get_i64(batch.results[at], row, 0) - 1]->existed = false;
     dur__pg_batch_end(&batch);
     dur__pg_outbox_end(&box);
     return code;
 }
 
+/* In a transaction: in the place of one that has ended, which goes with its tree. */
+static int replace_finished(dur__pg_conn *conn, dur_start_request *start, dur_error *err) {
+    dur_error why = DUR_ERROR_INIT;
+    int code = dur__pg_delete_tree(conn, start->item->instance, &why);
+    if (code == DUR_ERUNNING || code == DUR_ECHILD)
+        code = dur_error_set(&why, DUR_EEXISTS, false, "postgres.start", "instance %s is running, or one of its tree",
+                             start->item->instance);
+    if (code == DUR_OK) code = start_new_ones(conn, &start, 1, &why);
+    if (code == DUR_OK && start->existed) /* somebody else's, since then */
+        code =
+            dur_error_set(&why, DUR_EEXISTS, false, "postgres.start", "instance %s is running", start->item->instance);
+    start->existed = true;
+    if (code != DUR_OK && err != NULL) *err = why;
+    return code;
+}
+
+/* Its instance exists. */
+static int go_by_policy(dur__pg_conn *conn, dur_start_request *start, dur_error *err) {
+    if (start->policy == DUR_EXISTS_RETURN) return DUR_OK;
+    if (start->policy != DUR_EXISTS_REPLACE_FINISHED)
+        return dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s already exists",
+                             start->item->instance);
+    if (conn->foreign) return replace_finished(conn, start, err);
+    int code = dur__pg_begin(conn, err);
+    return code == DUR_OK ? dur__pg_end(conn, "postgres.start", replace_finished(conn, start, err), err) : code;
+}
+
+int dur__pg_start_on(dur__pg_conn *conn, dur_start_request *start, dur_error *err) {
+    int code = start_new_ones(conn, &start, 1, err);
+    return code == DUR_OK && start->existed ? go_by_policy(conn, start, err) : code;
+}
+
 /* Together as far as they go together; the rest one by one. */
-static void start_on_together(dur__pg_conn *conn, dur_start_request **starts, size_t count) {
+static void start_together(dur__pg_conn *conn, dur_start_request **starts, size_t count) {
     dur__map ids = { 0 };
     dur_start_request **together = dur__xmalloc(count * sizeof(dur_start_request *));
     size_t first = 0;
@@ -418,11 +267,12 @@ static void start_on_together(dur__pg_conn *conn, dur_start_request **starts, si
     for (size_t i = 0; i < count; i++) {
         dur_start_request *start = starts[i];
         bool sent = code == DUR_OK && dur__map_get(&ids, start->item->instance) == start;
-        if (sent && (!start->existed || start->policy == DUR_EXISTS_RETURN)) continue;
         if (code != DUR_OK && (err.retryable || code == DUR_EUNKNOWN))
             start->error = err;
-        else /* also after an error of one of them, which is not the others' */
-            (void)dur__pg_start_on(conn, start->item, start->policy, start->delay_ms, &start->existed, &start->error);
+        else if (!sent) /* also after an error of one of them, which is not the others' */
+            (void)dur__pg_start_on(conn, start, &start->error);
+        else if (start->existed)
+            (void)go_by_policy(conn, start, &start->error);
     }
     dur__map_free(&ids);
     dur__free(together);
@@ -436,7 +286,7 @@ static void start_without_lanes(dur__pg *store, dur_start_request **starts, size
             starts[i]->error = err;
         return;
     }
-    start_on_together(conn, starts, count);
+    start_together(conn, starts, count);
     dur__pg_return(conn);
     dur__pg_wake_lanes(store, NULL);
     for (size_t i = 0; i < count; i++)
@@ -457,6 +307,17 @@ int dur__pg_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t
     dur__free(done);
     return DUR_OK;
 }
+
+int dur__pg_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
+                          bool *existed, dur_error *err) {
+    dur_start_request start = { .item = item, .policy = policy, .delay_ms = delay_ms, .error = DUR_ERROR_INIT };
+    (void)dur__pg_enqueue_starts(self, &start, 1, err);
+    *existed = start.existed;
+    if (err != NULL && start.error.code != DUR_OK) *err = start.error;
+    return (int)start.error.code;
+}
+
+/* ---- messages to what exists ------------------------------------------------------------------------------------- */
 
 /* A row that is there is locked, one that is missing is not made: a refusal leaves nothing behind, and holds up nobody
    who begins the instance in that moment. */
@@ -483,20 +344,16 @@ static int existing_once(dur__pg_conn *conn, const dur_message_row *item, uint64
     dur__pg_outbox box;
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
-    dur__pg_args_begin(conn->store, &args);
-    dur__pg_text(&args, item->instance);
-    int lock = dur__pg_batch_add(&batch, lock_existing_sql, &args);
-    dur__pg_args_begin(conn->store, &args);
-    dur__pg_text(&args, item->instance);
+    int lock = dur__pg_batch_add_id(&batch, lock_existing_sql, item->instance);
+    dur__pg_args_of(conn->store, &args, item->instance);
     dur__pg_text(&args, item->message_id);
     int look = dur__pg_batch_add(&batch, look_sql, &args);
     dur__pg_outbox_add(&box, item, delay_ms);
-    outbox_send_if(&box, &batch, send_sql, 2, item->message_id);
-    int sent = batch.count - 1;
+    int sent = send_if(&box, &batch, IF_THERE, item->message_id);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
     *came = false;
-    if (code == DUR_OK && dur__pg_get_i64(batch.results[sent], 0, 0) == 0) {
+    if (code == DUR_OK && PQntuples(batch.results[sent]) == 0) {
         *came = dur__pg_get_i64(batch.results[lock], 0, 0) == 0 && PQntuples(batch.results[look]) > 0;
         code = *came ? DUR_OK : say_why_not(batch.results[look], item, err);
     }
@@ -521,9 +378,6 @@ int dur__pg_enqueue_existing(dur_provider *self, const dur_message_row *item, ui
     if (code != DUR_OK) return code;
     code = dur__pg_existing_on(conn, item, delay_ms, err);
     dur__pg_return(conn);
-    if (code == DUR_OK) {
-        dur__pg_wake_lanes(store, NULL);
-        dur__pg_wake_watches(store, item->instance);
-    }
+    if (code == DUR_OK) dur__pg_wake(store, NULL, item->instance);
     return code;
 }

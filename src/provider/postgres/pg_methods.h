@@ -99,7 +99,6 @@ int dur__pg_prune_executions(dur_provider *self, const char *instance, const dur
                              dur_prune_result *out, dur_error *err);
 int dur__pg_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
                                   dur_prune_result *out, dur_error *err);
-int dur__pg_vacuum(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);
 int dur__pg_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err);
 

@@ -72,16 +72,16 @@ static void tell_watches(dur__pg *store) {
 
 void dur__pg_wake_watches(dur__pg *store, const char *instance) {
     dur__mutex_lock(&store->mutex);
-    for (dur__pg_watch *at = dur__map_get(&store->watched, instance); at != NULL; at = at->same)
+    if (instance == NULL) tell_watches(store);
+    for (dur__pg_watch *at = instance != NULL ? dur__map_get(&store->watched, instance) : NULL; at != NULL;
+         at = at->same)
         tell_watch(at);
     dur__mutex_unlock(&store->mutex);
 }
 
-void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but) {
+void dur__pg_wake(dur__pg *store, const dur__pg_lane *but, const char *instance) {
     dur__pg_wake_lanes(store, but);
-    dur__mutex_lock(&store->mutex);
-    tell_watches(store);
-    dur__mutex_unlock(&store->mutex);
+    dur__pg_wake_watches(store, instance);
 }
 
 /* True at most once in 2 ms: then one is to be sent.  Each wakes a backend for every session that listens. */

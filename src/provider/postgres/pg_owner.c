@@ -9,6 +9,7 @@
  * What an observer concludes from its looks, and how long that takes, is in pg_look.c.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,8 +110,7 @@ static void serve(dur__pg_batch *batch, const char *owner, bool activity, const 
     for (size_t i = 0; filter != NULL && i < filter->count; i++)
         dur__pg_add_text(&keys, filter->keys[i]);
     if (filter == NULL) dur__pg_add_text(&keys, "");
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(batch->conn->store, &args, owner);
     dur__pg_array_arg(&args, &keys);
     dur__pg_bool(&args, activity);
     dur__pg_batch_add(batch, serve_sql, &args);
@@ -130,8 +130,7 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     int code = dur__pg_connect(keeper->conn, err);
     if (code == DUR_OK) {
         dur__pg_batch_begin(&batch, keeper->conn, true);
-        dur__pg_args_begin(store, &args);
-        dur__pg_text(&args, options->owner);
+        dur__pg_args_of(store, &args, options->owner);
         dur__pg_u64(&args, keeper->timeout_ms);
         dur__pg_i64(&args, keeper->conn->owner_key);
         dur__pg_bool(&args, !store->pooler);
@@ -160,8 +159,7 @@ static const char known_sql[] = "SELECT owner FROM @owners WHERE owner = $2::tex
 int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err) {
     dur__pg_args args;
     PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(store, &args, owner);
     int code = dur__pg_one(store, op, known_sql, &args, false, &result, err);
     if (code == DUR_OK && PQntuples(result) == 0)
         code = dur_error_set(err, missing, false, op, "owner %s is not registered", owner);
@@ -320,8 +318,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     dur__mutex_unlock(&store->mutex);
     uint64_t asked_us = dur__monotonic_us();
     dur__pg_batch_begin(&batch, keeper->conn, false); /* repeating a beat does no harm */
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(store, &args, owner);
     dur__pg_bool(&args, !store->pooler);
     dur__pg_array_arg(&args, &holders);
     int beat = dur__pg_batch_add(&batch, beat_sql, &args);
@@ -334,7 +331,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         look_at_store(store, keeper, batch.results[beat], out);
         look_at_peers(store, keeper, batch.results[beat], asked_us, out);
         out->crashed_at_ms = dur__pg_get_u64(batch.results[beat], 0, 10); /* those of this look come with the next */
-        if (out->freed > 0) dur__pg_wake_local(store, NULL);
+        if (out->freed > 0) dur__pg_wake(store, NULL, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
     }
     dur__pg_batch_end(&batch);
@@ -352,7 +349,7 @@ int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err)
     if (code == DUR_OK) code = dur__pg_owner_free(keeper->conn, owner, RELEASE_US, &freed, &finished, err);
     if (code == DUR_OK) { /* what somebody holds just now is freed by whoever beats next */
         keeper_free(keeper);
-        dur__pg_wake_local(store, NULL);
+        dur__pg_wake(store, NULL, NULL);
         return DUR_OK;
     }
     dur__mutex_lock(&store->mutex);

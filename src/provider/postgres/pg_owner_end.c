@@ -3,11 +3,12 @@
  *
  * One short transaction marks its row (dead: 1 it has died, 2 it has left) and deletes the rows of its lanes: it waits
  * for whatever is just being taken under its name, and from then on nothing is.  What it has is freed in batches of
- * later transactions, which skip what somebody has locked.  The owner's row goes in the one that finds nothing left;
- * any node that sees a marked one carries on, so whoever began may die at any point.
+ * later transactions, which skip what somebody has locked.  The owner's row goes behind the one that finds nothing
+ * left; any node that sees a marked one carries on, so whoever began may die at any point.
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
@@ -19,34 +20,25 @@
 /* Outside of lanes its own row is locked by whoever takes something (FOR KEY SHARE). */
 static const char lock_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text FOR UPDATE";
 /* $3: only if it has not beaten since; NULL: it leaves. */
-static const char mark_sql[] = "WITH u AS (UPDATE @owners SET dead = CASE WHEN $3::bigint IS NULL THEN 2 ELSE 1 END "
-                               "WHERE owner = $2::text AND dead"
-                               " = 0 AND ($3::bigint IS NULL OR beat_ms = $3::bigint) RETURNING 1) SELECT 1 / (CASE "
-                               "WHEN count(*) = 1 OR $3::bigint"
-                               " IS NULL THEN 1 ELSE 0 END) FROM u";
+static const char mark_sql[] =
+    "WITH u AS (UPDATE @owners SET dead = CASE WHEN $3::bigint IS NULL THEN 2 ELSE 1 END WHERE owner = $2::text AND"
+    " dead = 0 AND ($3::bigint IS NULL OR beat_ms = $3::bigint) RETURNING 1)"
+    " SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM u";
 static const char lanes_sql[] = "DELETE FROM @lanes WHERE owner = $2::text";
-
-static int add(dur__pg_batch *batch, const char *sql, const char *owner) {
-    dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, owner);
-    return dur__pg_batch_add(batch, sql, &args);
-}
 
 int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
-    add(&batch, lock_sql, owner);
-    dur__pg_args_begin(conn->store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_batch_add_id(&batch, lock_sql, owner);
+    dur__pg_args_of(conn->store, &args, owner);
     if (beat_ms != NULL)
         dur__pg_i64(&args, *beat_ms);
     else
         dur__pg_null(&args);
     dur__pg_batch_add(&batch, mark_sql, &args);
-    add(&batch, lanes_sql, owner);
-    if (beat_ms != NULL) dur__pg_crash_begin_add(conn->store, &batch, owner);
+    dur__pg_batch_add_id(&batch, lanes_sql, owner);
+    if (beat_ms != NULL) dur__pg_crash_begin_add(&batch, owner);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
     if (strcmp(batch.sqlstate, "22012") == 0 || dur__pg_waited_too_long(&batch)) /* soon it may be otherwise */
         code = dur_error_set(err, DUR_EBUSY, true, "postgres.owner", "owner %s is at work", owner);
@@ -62,20 +54,17 @@ int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *bea
  */
 static const char end_batches_sql[] =
     "SELECT pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity a WHERE a.datname = current_database() AND"
-    " a.usename = current_user AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '200 ms' "
-    "AND"
-    " a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND"
-    " l.database = a.datid AND l.classid::bigint << 32 | l.objid::bigint IN ($3::bigint, $4::bigint)) AND EXISTS "
-    "(SELECT"
-    " 1 FROM @owners WHERE owner = $2::text AND beat_ms = $5::bigint)";
+    " a.usename = current_user AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '200 ms'"
+    " AND a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND"
+    " l.database = a.datid AND l.classid::bigint << 32 | l.objid::bigint IN ($3::bigint, $4::bigint)) AND EXISTS"
+    " (SELECT 1 FROM @owners WHERE owner = $2::text AND beat_ms = $5::bigint)";
 
 void dur__pg_owner_end_batches(dur__pg_conn *conn, const char *owner, int64_t beat_ms) {
     dur__pg_args args;
     dur__pg_batch batch;
     if (dur__pg_connect(conn, NULL) != DUR_OK) return;
     dur__pg_batch_begin(&batch, conn, false);
-    dur__pg_args_begin(conn->store, &args);
-    dur__pg_text(&args, owner);
+    dur__pg_args_of(conn->store, &args, owner);
     dur__pg_i64(&args, dur__pg_owner_key(conn->store, owner));
     dur__pg_i64(&args, dur__pg_fence_key(conn->store, owner));
     dur__pg_i64(&args, beat_ms);
@@ -86,32 +75,36 @@ void dur__pg_owner_end_batches(dur__pg_conn *conn, const char *owner, int64_t be
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------- */
 
-static const char some_leases_sql[] = "SELECT instance_id FROM @instances WHERE owner = $2::text ORDER BY instance_id"
-                                      " LIMIT " BATCH " FOR UPDATE SKIP LOCKED";
-#define CLEAN "(SELECT o.dead = 2 FROM @owners o WHERE o.owner = $3::text)"
+/* Some of its leases are locked, skipping what somebody has, and looked at by the statements behind that: their ids are
+   handed on in a setting of the transaction. */
+static const char some_leases_sql[] =
+    "SELECT set_config('durite.some', coalesce(array_agg(t.instance_id)::text, '{}'), true) FROM (SELECT instance_id"
+    " FROM @instances WHERE owner = $2::text ORDER BY instance_id LIMIT " BATCH " FOR UPDATE SKIP LOCKED) t";
+#define IS_ONE_OF_THEM "instance_id = ANY (nullif(current_setting('durite.some', true), '')::text[])"
+#define CLEAN "(SELECT o.dead = 2 FROM @owners o WHERE o.owner = $2::text)"
 /* What it had taken and not used is not counted where it left; otherwise what was acquired and not committed may be
    what killed it.  Should it live after all its lanes are told what they have lost. */
-static const char lost_sql[] = "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM "
-                               "@instances WHERE instance_id ="
-                               " ANY ($2::text[]) AND owner = $3::text AND holder IS NOT NULL AND NOT " CLEAN;
+static const char lost_sql[] =
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"
+    " " IS_ONE_OF_THEM " AND holder IS NOT NULL AND NOT " CLEAN;
+/* clang-format off */
 static const char leases_sql[] =
-    "WITH c AS MATERIALIZED (SELECT " CLEAN " AS clean), i0 AS (SELECT x.instance_id, x.acquisitions, c.clean::integer"
-    " AS less, NOT c.clean AS died FROM @instances x, c WHERE x.instance_id = ANY ($2::text[]) AND x.owner = $3::text),"
-    " " DUR__PG_END_LEASES_AND(
-        " crashes = i.crashes + CASE WHEN f.died AND i.acquisitions > 0 THEN 1 ELSE 0 END, crashes_alone ="
-        " i.crashes_alone + CASE WHEN f.died AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,");
+    "WITH c AS MATERIALIZED (SELECT " CLEAN " AS clean),"
+    " i0 AS (SELECT x.instance_id, x.acquisitions, c.clean::integer AS less, NOT c.clean AS died, 0 AS until FROM"
+    " @instances x, c WHERE x." IS_ONE_OF_THEM "), " DUR__PG_ENDS " " DUR__PG_END_ROWS(
+    " crashes = i.crashes + CASE WHEN f.died AND i.acquisitions > 0 THEN 1 ELSE 0 END, crashes_alone ="
+    " i.crashes_alone + CASE WHEN f.died AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,");
+/* clang-format on */
 static const char works_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, crashes = w.crashes + CASE WHEN"
-    " c.clean THEN 0 ELSE 1 END, crashes_alone = w.crashes_alone + CASE WHEN w.runs_alone AND NOT c.clean"
-    " THEN 1 ELSE 0 END, attempts = CASE WHEN c.clean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END"
-    " FROM (SELECT o.dead = 2 AS clean FROM @owners o WHERE o.owner = $2::text) c, (SELECT x.instance_id, x.id FROM"
-    " @worker x WHERE x.owner = $2::text ORDER BY x.instance_id, x.id LIMIT " BATCH " FOR UPDATE SKIP LOCKED) l WHERE"
-    " " DUR__PG_IS_L;
+    " c.clean THEN 0 ELSE 1 END, crashes_alone = w.crashes_alone + CASE WHEN w.runs_alone AND NOT c.clean THEN 1 ELSE 0"
+    " END, attempts = CASE WHEN c.clean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END FROM (SELECT o.dead = 2 AS"
+    " clean FROM @owners o WHERE o.owner = $2::text) c, (SELECT x.instance_id, x.id FROM @worker x WHERE x.owner ="
+    " $2::text ORDER BY x.instance_id, x.id LIMIT " BATCH " FOR UPDATE SKIP LOCKED) l WHERE " DUR__PG_IS_L;
 static const char sessions_sql[] =
-    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN holder = $2::text OR lock_ms = 0 THEN 0 ELSE #now + "
-    "lock_ms"
-    " END WHERE session_id IN (SELECT session_id FROM @sessions WHERE owner = $2::text ORDER BY session_id LIMIT " BATCH
-    " FOR UPDATE SKIP LOCKED) AND owner = $2::text";
+    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN holder = $2::text OR lock_ms = 0 THEN 0 ELSE #now +"
+    " lock_ms END WHERE session_id IN (SELECT session_id FROM @sessions WHERE owner = $2::text ORDER BY session_id"
+    " LIMIT " BATCH " FOR UPDATE SKIP LOCKED) AND owner = $2::text";
 /* The last one; what is left is locked by somebody. */
 static const char forget_sql[] =
     "WITH d AS (DELETE FROM @owners WHERE owner = $2::text AND dead > 0 AND NOT EXISTS (SELECT 1 FROM @instances WHERE"
@@ -119,65 +112,33 @@ static const char forget_sql[] =
     " @sessions WHERE owner = $2::text) RETURNING 1) SELECT count(*) > 0 OR NOT EXISTS (SELECT 1 FROM @owners WHERE"
     " owner = $2::text) FROM d";
 
-static void add_ids(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids, const char *owner, int *at) {
-    dur__pg_args args;
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_array_copy_arg(&args, ids);
-    dur__pg_text(&args, owner);
-    *at = dur__pg_batch_add(batch, sql, &args);
+static uint32_t touched(const dur__pg_batch *batch, int at) {
+    return (uint32_t)strtoul(PQcmdTuples(batch->results[at]), NULL, 10);
 }
 
-/* In a transaction: they are locked, and looked at behind that. */
-static int lock_some(dur__pg_conn *conn, const char *owner, dur__pg_array *ids, dur_error *err) {
+static int free_some(dur__pg_conn *conn, const char *owner, uint32_t *count, dur_error *err) {
     dur__pg_batch batch;
-    dur__pg_batch_begin(&batch, conn, false);
-    int at = add(&batch, some_leases_sql, owner);
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_batch_add_id(&batch, some_leases_sql, owner);
+    dur__pg_batch_add_id(&batch, lost_sql, owner);
+    int leases = dur__pg_batch_add_id(&batch, leases_sql, owner);
+    dur__pg_batch_add_id(&batch, sessions_sql, owner);
+    int works = dur__pg_batch_add_id(&batch, works_sql, owner);
+    dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++)
-        dur__pg_add_text(ids, dur__pg_get(batch.results[at], row, 0));
+    *count = code == DUR_OK ? touched(&batch, leases) + touched(&batch, works) : 0;
     dur__pg_batch_end(&batch);
     return code;
 }
 
-static int end_some(dur__pg_conn *conn, const char *owner, const dur__pg_array *ids, dur_error *err) {
-    dur__pg_batch batch;
-    int at;
-    dur__pg_batch_begin(&batch, conn, true);
-    add_ids(&batch, lost_sql, ids, owner, &at);
-    add_ids(&batch, leases_sql, ids, owner, &at);
-    dur__pg_batch_notify(&batch);
-    int code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
-static int free_leases(dur__pg_conn *conn, const char *owner, uint32_t *count, dur_error *err) {
-    dur__pg_array ids = dur__pg_array_text();
-    *count = 0;
-    int code = dur__pg_begin(conn, err);
-    if (code == DUR_OK) code = lock_some(conn, owner, &ids, err);
-    if (code == DUR_OK && ids.count > 0) code = end_some(conn, owner, &ids, err);
-    if (code == DUR_OK) {
-        code = dur__pg_commit(conn, "postgres.owner", err);
-    } else if (conn->pg != NULL && dur__pg_simple(conn, "ROLLBACK", NULL) != DUR_OK) {
-        dur__pg_disconnect(conn);
-    }
-    if (code == DUR_OK) *count = ids.count;
-    dur__buf_free(&ids.data);
-    return code;
-}
-
-static int free_works(dur__pg_conn *conn, const char *owner, uint32_t *count, bool *finished, dur_error *err) {
+/* By itself: whoever has locked the owner's row holds up nothing else. */
+static int forget(dur__pg_conn *conn, const char *owner, bool *finished, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
-    add(&batch, sessions_sql, owner);
-    int works = add(&batch, works_sql, owner);
-    int last = add(&batch, forget_sql, owner);
-    dur__pg_crash_end_add(conn->store, &batch);
-    dur__pg_batch_notify(&batch);
+    int at = dur__pg_batch_add_id(&batch, forget_sql, owner);
+    dur__pg_crash_end_add(&batch, owner);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    *count = code == DUR_OK ? (uint32_t)strtoul(PQcmdTuples(batch.results[works]), NULL, 10) : 0;
-    *finished = code == DUR_OK && dur__pg_get_bool(batch.results[last], 0, 0);
+    *finished = code == DUR_OK && dur__pg_get_bool(batch.results[at], 0, 0);
     dur__pg_batch_end(&batch);
     return code;
 }
@@ -185,13 +146,12 @@ static int free_works(dur__pg_conn *conn, const char *owner, uint32_t *count, bo
 int dur__pg_owner_free(dur__pg_conn *conn, const char *owner, uint64_t most_us, uint32_t *freed, bool *finished,
                        dur_error *err) {
     uint64_t began_us = dur__monotonic_us();
-    uint32_t leases, works;
+    uint32_t some;
     *finished = false;
     do {
-        int code = free_leases(conn, owner, &leases, err);
-        if (code == DUR_OK) code = free_works(conn, owner, &works, finished, err);
+        int code = free_some(conn, owner, &some, err);
         if (code != DUR_OK) return code;
-        *freed += leases + works;
-    } while (!*finished && leases + works > 0 && dur__monotonic_us() - began_us < most_us);
-    return DUR_OK;
+        *freed += some;
+    } while (some > 0 && dur__monotonic_us() - began_us < most_us);
+    return some > 0 ? DUR_OK : forget(conn, owner, finished, err);
 }

@@ -1,8 +1,8 @@
 /*
  * pg_read.c: reading and appending history, status and key-value state, outside turns.
  */
-#include "core/block.h"
-#include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
+#include "provider/postgres/pg_turn.h"
 
 static const char read_sql[] =
     "SELECT " DUR__PG_BLOCK " FROM @history h WHERE h.instance_id = $2::text AND h.execution_id = CASE WHEN $3::bigint"
@@ -14,8 +14,7 @@ int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uin
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     PGresult *rows;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     dur__pg_id(&args, execution_id);
     int code = dur__pg_one(store, "postgres.read", read_sql, &args, false, &rows, err);
     *out = dur__pg_read_blocks(rows, 0, code == DUR_OK ? PQntuples(rows) : 0, 0, instance, arena, count);
@@ -23,24 +22,6 @@ int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uin
     return code;
 }
 
-/* Or lock it, as who ends leases does: turns under way are waited for, and what they wrote is seen behind this. */
-static const char make_sql[] =
-    "INSERT INTO @instances (instance_id) VALUES ($2::text) ON CONFLICT (instance_id) DO UPDATE SET instance_id ="
-    " excluded.instance_id WHERE false";
-/* The one before it is past; or this one is. */
-static const char execution_sql[] =
-    "WITH p AS (INSERT INTO @executions (instance_id, execution_id, status, output, started_at, completed_at) SELECT"
-    " i.instance_id, i.current_execution, i.status, i.output, i.started_at, i.completed_at FROM @instances i WHERE"
-    " i.instance_id = $2::text AND i.current_execution < $3::bigint AND i.status IS NOT NULL) INSERT INTO @executions"
-    " (instance_id, execution_id, started_at) SELECT i.instance_id, $3::bigint, #now FROM @instances i WHERE"
-    " i.instance_id = $2::text AND i.current_execution > $3::bigint ON CONFLICT DO NOTHING";
-static const char append_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, first_id, open, at_ms, block) SELECT e.instance, e.execution,"
-    " " DUR__PG_NEW_EVENT_ID
-    ", coalesce(e.open, 0), #now, e.block FROM (SELECT e.*, (SELECT h.open FROM @history h WHERE"
-    " h.instance_id = e.instance AND h.execution_id = e.execution ORDER BY h.first_id DESC LIMIT 1) AS open FROM "
-    "(SELECT $2::text AS instance, $3::bigint AS execution, e.* FROM"
-    " unnest($4::bigint[], $5::text[]) AS e(id, block)) e) e"; /* nobody has said that less is open */
 static const char mark_sql[] =
     "UPDATE @instances i SET has_history = true, known = true,"
     " status = CASE WHEN $3::bigint > i.current_execution THEN 1 ELSE coalesce(i.status, 1) END,"
@@ -54,55 +35,32 @@ static const char mark_sql[] =
     " @queue q"
     " WHERE q.instance_id = i.instance_id), 0) END WHERE i.instance_id = $2::text";
 
-static void begin(dur__pg *store, dur__pg_args *args, const char *instance, uint64_t execution_id) {
-    dur__pg_args_begin(store, args);
-    dur__pg_text(args, instance);
-    dur__pg_id(args, execution_id);
-}
-
-static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, uint64_t execution_id,
-                     const dur_event_row *events, size_t count, dur_error *err) {
-    dur__pg_args args;
-    dur__pg_batch batch;
-    dur__pg_array id = dur__pg_array_i64(), blocks = dur__pg_array_text();
-    dur__buf block = { 0 };
-    for (size_t i = 0; i < count; i++) {
-        dur__buf_clear(&block);
-        (void)dur__block_pack(&block, instance, execution_id, &events[i], 1, SIZE_MAX);
-        dur__pg_add_i64(&id, (int64_t)events[i].event_id);
-        dur__pg_add_json(&blocks, (dur_text){ block.data, block.size });
-    }
-    dur__buf_free(&block);
-    dur__pg_batch_begin(&batch, conn, true);
-    begin(store, &args, instance, execution_id);
-    dur__pg_batch_add(&batch, make_sql, &args);
-    begin(store, &args, instance, execution_id);
-    dur__pg_batch_add(&batch, execution_sql, &args);
-    begin(store, &args, instance, execution_id);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &blocks);
-    dur__pg_batch_add(&batch, append_sql, &args);
-    begin(store, &args, instance, execution_id);
-    dur__pg_batch_add(&batch, mark_sql, &args);
-    dur__pg_batch_notify(&batch);
-    int code = dur__pg_batch_run(&batch, "postgres.append", err);
-    if (code == DUR_ECONFLICT) code = dur_error_set(err, DUR_ECONFLICT, false, "postgres.append", "duplicate event");
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
+/* It locks the row, or makes it, as who ends leases does: turns under way are waited for, and what they wrote is seen
+   behind that. */
 int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                    size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur__pg_array ids = dur__pg_array_text();
     for (size_t i = 0; i < count; i++)
         if (events[i].event_id == 0)
             return dur_error_set(err, DUR_EINVAL, false, "postgres.append", "event %zu has id 0", i);
     if (count == 0) return DUR_OK;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
-    code = append_on(store, conn, instance, execution_id, events, count, err);
-    dur__pg_return(conn);
+    dur__pg_add_text(&ids, instance);
+    dur__pg_batch_add_ids(&batch, dur__pg_lock_to_end_sql, &ids);
+    dur__buf_free(&ids.data);
+    dur__pg_send_past_execution(&batch, instance, execution_id);
+    dur__pg_send_events(&batch, instance, execution_id, events, count);
+    dur__pg_args_of(store, &args, instance);
+    dur__pg_id(&args, execution_id);
+    dur__pg_batch_add(&batch, mark_sql, &args);
+    dur__pg_batch_notify(&batch);
+    code = dur__pg_batch_run(&batch, "postgres.append", err);
+    if (code == DUR_ECONFLICT) code = dur_error_set(err, DUR_ECONFLICT, false, "postgres.append", "duplicate event");
+    dur__pg_batch_end(&batch);
     return code;
 }
 
@@ -120,8 +78,7 @@ int dur__pg_get_custom_status(dur_provider *self, dur_arena *arena, const char *
     *changed = false;
     *status = NULL;
     *version = 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     dur__pg_u64(&args, last_seen);
     int code = dur__pg_one(store, "postgres.status", status_sql, &args, false, &result, err);
     if (code == DUR_OK && PQntuples(result) > 0) {
@@ -137,55 +94,50 @@ int dur__pg_get_custom_status(dur_provider *self, dur_arena *arena, const char *
 static const char value_sql[] =
     "SELECT value FROM @kv_delta WHERE instance_id = $2::text AND key = $3::text UNION ALL SELECT value FROM @kv WHERE"
     " instance_id = $2::text AND key = $3::text AND NOT EXISTS (SELECT 1 FROM @kv_delta WHERE instance_id = $2::text"
-    " AND"
-    " key = $3::text)";
+    " AND key = $3::text)";
 
 int dur__pg_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
                          const char **value, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     dur__pg_text(&args, key);
     return dur__pg_first_text(store, "postgres.kv", value_sql, &args, arena, value, err);
 }
 
 static const char values_sql[] =
     "SELECT key, value, stamp_ms FROM @kv_delta WHERE instance_id = $2::text AND value IS NOT NULL UNION ALL SELECT"
-    " k.key,"
-    " k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE"
-    " d.instance_id = k.instance_id AND d.key = k.key) ORDER BY 1";
+    " k.key, k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text AND NOT EXISTS (SELECT 1 FROM @kv_delta d"
+    " WHERE d.instance_id = k.instance_id AND d.key = k.key) ORDER BY 1";
 
-static void read_value(const PGresult *rows, int row, dur_arena *arena, void *out) {
-    dur_key_value *pair = out;
-    pair->key = dur__pg_get_text(rows, row, 0, arena);
-    pair->value = dur__pg_get_text(rows, row, 1, arena);
-    pair->last_updated_at_ms = dur__pg_get_u64(rows, row, 2);
+dur_key_value *dur__pg_read_values(const PGresult *rows, int from, int count, int column, dur_arena *arena) {
+    dur_key_value *all = count > 0 ? dur_arena_zalloc(arena, (size_t)count * sizeof(*all)) : NULL;
+    for (int i = 0; i < count; i++)
+        all[i] = (dur_key_value){ .key = dur__pg_get_text(rows, from + i, column, arena),
+                                  .value = dur__pg_get_text(rows, from + i, column + 1, arena),
+                                  .last_updated_at_ms = dur__pg_get_u64(rows, from + i, column + 2) };
+    return all;
 }
 
 int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
                               size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_value };
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
-    int code = dur__pg_list(store, "postgres.kv", values_sql, &args, &rows, err);
-    *out = rows.rows;
-    *count = rows.count;
+    PGresult *rows;
+    dur__pg_args_of(store, &args, instance);
+    int code = dur__pg_one(store, "postgres.kv", values_sql, &args, false, &rows, err);
+    *count = code == DUR_OK ? (size_t)PQntuples(rows) : 0;
+    *out = dur__pg_read_values(rows, 0, (int)*count, 0, arena);
+    PQclear(rows);
     return code;
 }
 
 static const char stats_sql[] =
     "SELECT (SELECT count(*) FROM @queue q WHERE q.instance_id = i.instance_id AND q.queue IS NOT NULL), v.n, v.bytes"
-    " FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT "
-    "value FROM"
-    " @kv_delta d"
-    " WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM @kv k WHERE"
-    " k.instance_id"
-    " = i.instance_id AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id AND d.key ="
-    " k.key)) x)"
-    " v WHERE i.instance_id = $2::text AND i.known";
+    " FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT"
+    " value FROM @kv_delta d WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM"
+    " @kv k WHERE k.instance_id = i.instance_id AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id ="
+    " k.instance_id AND d.key = k.key)) x) v WHERE i.instance_id = $2::text AND i.known";
 
 int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                dur_instance_stats *out, dur_error *err) {
@@ -195,8 +147,7 @@ int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
     dur_event_row *events;
     size_t count;
     memset(out, 0, sizeof(*out));
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
+    dur__pg_args_of(store, &args, instance);
     int code = dur__pg_numbers(store, "postgres.stats", stats_sql, &args, numbers, sizeof(numbers) / sizeof(numbers[0]),
                                found, err);
     if (code != DUR_OK || !*found) return code;

@@ -4,7 +4,9 @@
  * A look that locks would be wrong: a statement that waits for a row sees the row as it is then, and everything else as
  * it was before.
  */
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
+#include "provider/postgres/pg_works.h"
 
 /* ---- the look ---------------------------------------------------------------------------------------------------- */
 
@@ -23,67 +25,51 @@ static const char turns_sql[] =
     " t.asks & 1 <> 0 AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR i.expires_at > #now),"
     " t.asks & 2 <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = t.id AND q.kind = " DUR__PG_CANCEL "),"
     " EXISTS (SELECT 1 FROM unnest($12::bigint[], $13::bigint[]) AS e(turn, id) JOIN @history h ON h.instance_id = t.id"
-    " AND h.execution_id = t.execution AND h.first_id <= e.id AND h.first_id > e.id - h.count WHERE e.turn = t.at)"
+    " AND h.execution_id = t.execution AND h.first_id <= e.id AND h.first_id > e.id - h.count WHERE e.turn = t.at),"
+    " " DUR__PG_SERVER_START
     " FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],"
     " $9::bigint[]) WITH ORDINALITY AS t(id, token, execution, parent, parent_birth, birth, suspended, asks, at) LEFT"
     " JOIN @instances i ON i.instance_id = t.id ORDER BY t.at";
 /* clang-format on */
-static const char works_sql[] =
-    "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = c.instance AND (c.id = 0 OR"
-    " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) FROM unnest($2::text[], $3::bigint[], $4::text[])"
-    " WITH ORDINALITY AS c(instance, id, token, at) ORDER BY c.at";
-static const char server_sql[] = "SELECT " DUR__PG_SERVER_START;
+static const char works_sql[] = "WITH n AS MATERIALIZED (SELECT #now AS now) " DUR__PG_ARE_CLAIMED;
 
-static int send_turns(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                      size_t count) {
-    enum { ID, TOKEN, EXECUTION, PARENT, PARENT_BIRTH, BIRTH, SUSPENDED, ASKS, TAKEN_BY, TAKEN, OF, EVENT, COLUMNS };
+static int send_turns(dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
-    dur__pg_array columns[COLUMNS];
-    for (int i = 0; i < COLUMNS; i++)
-        columns[i] =
-            i == ID || i == TOKEN || i == PARENT || i == SUSPENDED ? dur__pg_array_text() : dur__pg_array_i64();
+    dur__pg_table rows = dur__pg_table_of("ttitiiti");
+    dur__pg_table taken = dur__pg_table_of("ii"), events = dur__pg_table_of("ii"); /* of which turn, from 1 on */
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
         dur__turn_facts facts = dur__turn_facts_of(turn);
-        dur__pg_add_text(&columns[ID], turn->instance);
-        dur__pg_add_text(&columns[TOKEN], turn->take_over ? NULL : turn->lock_token);
-        dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
-        dur__pg_add_text(&columns[PARENT], facts.compares_parent ? turn->metadata.parent_instance_id : NULL);
-        dur__pg_add_i64(&columns[PARENT_BIRTH], (int64_t)turn->metadata.parent_birth);
-        dur__pg_add_i64(&columns[BIRTH], turn->take_over ? (int64_t)turn->metadata.birth : 0);
-        dur__pg_add_text(&columns[SUSPENDED], turn->if_suspended);
-        dur__pg_add_i64(&columns[ASKS],
-                        (turn->if_unleased ? 1 : 0) | (turn->if_uncancelled ? 2 : 0) | (facts.born ? 4 : 0));
+        dur__pg_put_text(&rows, turn->instance);
+        dur__pg_put_text(&rows, turn->take_over ? NULL : turn->lock_token);
+        dur__pg_put_id(&rows, turn->execution_id);
+        dur__pg_put_text(&rows, facts.compares_parent ? turn->metadata.parent_instance_id : NULL);
+        dur__pg_put_id(&rows, turn->metadata.parent_birth);
+        dur__pg_put_id(&rows, turn->take_over ? turn->metadata.birth : 0);
+        dur__pg_put_text(&rows, turn->if_suspended);
+        dur__pg_put_i64(&rows, (turn->if_unleased ? 1 : 0) | (turn->if_uncancelled ? 2 : 0) | (facts.born ? 4 : 0));
         for (size_t k = 0; turn->take_over && turn->consume_listed && k < turn->consumed_count; k++) {
-            dur__pg_add_i64(&columns[TAKEN_BY], (int64_t)i + 1);
-            dur__pg_add_i64(&columns[TAKEN], (int64_t)turn->consumed[k]);
+            dur__pg_put_id(&taken, i + 1);
+            dur__pg_put_id(&taken, turn->consumed[k]);
         }
         for (size_t k = 0; facts.writes && k < turn->event_count; k++) {
-            dur__pg_add_i64(&columns[OF], (int64_t)i + 1);
-            dur__pg_add_i64(&columns[EVENT], (int64_t)turn->events[k].event_id);
+            dur__pg_put_id(&events, i + 1);
+            dur__pg_put_id(&events, turn->events[k].event_id);
         }
     }
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, &rows);
+    dur__pg_table_args(&args, &taken);
+    dur__pg_table_args(&args, &events);
     dur__pg_i64(&args, lane != NULL ? lane->holder : 0);
     return dur__pg_batch_add(batch, turns_sql, &args);
 }
 
-static int send_works(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_consumed_count; k++) {
-            dur__pg_add_text(&instance, turns[i]->instance);
-            dur__pg_add_i64(&id, (int64_t)turns[i]->worker_consumed[k].ref.row_id);
-            dur__pg_add_text(&token, turns[i]->worker_consumed[k].lock_token);
-        }
-    }
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    return dur__pg_batch_add(batch, works_sql, &args);
+static int send_works(dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    dur__pg_table rows = dur__pg_table_of(DUR__PG_CLAIM_TYPES);
+    for (size_t i = 0; i < count; i++)
+        dur__pg_put_taken(&rows, turns[i]);
+    return dur__pg_batch_add_rows(batch, works_sql, &rows);
 }
 
 /* ---- the answers ------------------------------------------------------------------------------------------------- */
@@ -149,27 +135,24 @@ static bool say_why(dur_turn_commit *turn, dur__turn_check check) {
     return true;
 }
 
-int dur__pg_leave_refused(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t *count, dur_error *err) {
-    dur__pg_args args;
+int dur__pg_leave_refused(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
+                          size_t *count, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, false);
-    int at = send_turns(store, &batch, lane, turns, *count), works_at = send_works(store, &batch, turns, *count);
-    dur__pg_args_begin(store, &args);
-    int server_at = dur__pg_batch_add(&batch, server_sql, &args);
+    int at = send_turns(&batch, lane, turns, *count), works_at = send_works(&batch, turns, *count);
     int code = dur__pg_batch_run(&batch, "postgres.commit", err);
     size_t all = *count, kept = 0;
     int work = 0;
     for (size_t i = 0; code == DUR_OK && i < all; i++) {
         dur_turn_commit *turn = turns[i];
-        read_lost_work(batch.results[works_at], &work, arena, turn);
+        read_lost_work(works_at >= 0 ? batch.results[works_at] : NULL, &work, arena, turn);
         if (say_why(turn, first_refusal(turn, batch.results[at], (int)i))) continue;
         turns[i] = turns[kept];
         turns[kept++] = turn;
     }
     if (code == DUR_OK) *count = kept;
     if (code == DUR_OK && lane != NULL && lane->server_start != 0 &&
-        lane->server_start != dur__pg_get_i64(batch.results[server_at], 0, 0))
+        lane->server_start != dur__pg_get_i64(batch.results[at], 0, 7))
         atomic_store(&lane->doubts, true); /* before anything else is committed both sides are compared */
     dur__pg_batch_end(&batch);
     return code;

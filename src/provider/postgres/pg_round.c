@@ -7,6 +7,7 @@
  */
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
@@ -85,23 +86,15 @@ static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *
     static const dur_handler_filter none = { NULL, 0 };
     dur__pg_args args;
     dur__pg_array tags = dur__pg_array_text();
-    char least[64] = "", most[64] = "";
+    dur__pg_range texts;
     const dur_work_fetch *work = asks_for_work(round) ? round->work : NULL;
-    const dur_capability_filter *filter = round->fetch != NULL ? round->fetch->filter : NULL;
-    bool filtered = filter != NULL && filter->count > 0;
     for (size_t i = 0; work != NULL && i < work->tags.tag_count; i++)
         dur__pg_add_text(&tags, work->tags.tags[i]);
-    if (filtered) {
-        dur_semver min = filter->ranges[0].min, max = filter->ranges[0].max;
-        snprintf(least, sizeof(least), "{%u,%u,%u}", min.major, min.minor, min.patch);
-        snprintf(most, sizeof(most), "{%u,%u,%u}", max.major, max.minor, max.patch);
-    }
     dur__pg_args_begin(lane->store, &args);
     dur__pg_i64(&args, lane->holder);
     dur__pg_i64(&args, work != NULL ? (int64_t)work->tags.mode : -1);
     dur__pg_array_arg(&args, &tags);
-    dur__pg_text(&args, filtered ? least : NULL);
-    dur__pg_text(&args, filtered ? most : NULL);
+    dur__pg_range_args(&args, round->fetch != NULL ? round->fetch->filter : NULL, &texts);
     dur__pg_i64(&args, (int64_t)low_ms);
     dur__pg_handlers(&args, round->fetch != NULL ? round->fetch->handlers : lane->handlers);
     dur__pg_handlers(&args, work != NULL ? work->handlers : &none);
@@ -111,16 +104,26 @@ static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *
 
 /* ---- what to read ------------------------------------------------------------------------------------------------ */
 
-static bool time_has_come(const dur__pg_lane *lane, uint64_t now_us) {
-    if (lane->next_due_ms == DUR_NEVER) return false;
-    return lane->now_ms + (now_us - lane->answered_us) / 1000u >= lane->next_due_ms;
+/* By the time of the last answer and ours since then. */
+uint64_t dur__pg_lane_now_ms(const dur__pg_lane *lane) {
+    if (lane->store->caller_clock) return dur__pg_now_ms(lane->base.store);
+    return lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
+}
+
+uint64_t dur__pg_lane_due_ms(const dur__pg_lane *lane) {
+    uint64_t timer_ms = dur__pg_timers_next(lane);
+    return timer_ms < lane->next_due_ms ? timer_ms : lane->next_due_ms;
+}
+
+static bool time_has_come(const dur__pg_lane *lane) {
+    return lane->next_due_ms != DUR_NEVER && dur__pg_lane_now_ms(lane) >= lane->next_due_ms;
 }
 
 static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool writes_for_others, uint64_t now_us) {
     bool news = atomic_exchange(&lane->news, false);
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) news = true;
     if (round->turn_count + round->ack_count == 0 || lane->store->caller_clock) return LOOK;
-    if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
+    if (news || writes_for_others || lane->more || time_has_come(lane)) return LOOK;
     if (asks_for_suspect(round)) return LOOK; /* "none" is an answer, too */
     return now_us - lane->answered_us >= (lane->store->pooler ? PROBE_APART_US : PROBE_APART_TOLD_US) ? PROBE : NOTHING;
 }
@@ -159,17 +162,17 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
     plan->fetch = (dur__pg_fetch_plan){ -1, -1, -1, -1, -1 };
     plan->info_at = plan->lost_at = plan->work_at = -1;
     bool work = asks_for_work(round) && (plan->reads == LOOK || lane->free_work || round->turn_count == 0);
-    if (lane->owner != NULL && (work || (plan->reads == LOOK && round->fetch != NULL)))
+    if (lane->owner != NULL && !plan->turns.takes && (work || (plan->reads == LOOK && round->fetch != NULL)))
         dur__pg_lane_fence_add(batch, lane, false);
     if (plan->reads == LOOK) {
-        dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder, round->queue_messages_max, prefix,
-                          plan->low_ms, lane->rounds, &plan->fetch);
+        dur__pg_fetch_add(batch, round->fetch, lane->holder, round->queue_messages_max, prefix, plan->low_ms,
+                          lane->rounds, &plan->fetch);
         dur__pg_args_begin(lane->store, &args);
         dur__pg_i64(&args, lane->holder);
         plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
-    if (work) dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
+    if (work) dur__pg_work_fetch_add(batch, round->work, prefix, &plan->work_at);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
@@ -233,8 +236,7 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
 static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_round *round) {
     round->now_ms = lane->seen_ms;
     round->seen_id = lane->seen_id;
-    uint64_t timer_ms = dur__pg_timers_next(lane);
-    round->next_due_ms = timer_ms < lane->next_due_ms ? timer_ms : lane->next_due_ms;
+    round->next_due_ms = dur__pg_lane_due_ms(lane);
     if (round->fetch != NULL) round->suspect_instance = lane->suspect_instance;
     if (round->work != NULL) round->suspect_work = lane->suspect_work;
     round->work_waiting_long = lane->works_late;
@@ -244,27 +246,22 @@ static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_rou
 
 /* What it has acquired, been given and lost. */
 static void note_leases(dur__pg_lane *lane, const dur_round *round) {
-    for (size_t i = 0; i < round->item_count; i++) {
-        dur__pg_timers_forget(lane, round->items[i].instance);
+    for (size_t i = 0; i < round->item_count; i++)
         dur__pg_lease_note(lane, &round->items[i]);
-    }
     for (size_t i = 0; i < round->held_count; i++)
         dur__pg_lease_told(lane, round->held[i].instance);
-    for (size_t i = 0; i < round->lost_count; i++) {
-        dur__pg_timers_forget(lane, round->lost[i]);
+    for (size_t i = 0; i < round->lost_count; i++)
         dur__pg_lease_forget(lane, round->lost[i]);
-    }
 }
 
-/* By the time of the last answer and ours since then; all that are due by the time that the round tells. */
-static uint64_t lane_now_ms(const dur__pg_lane *lane) {
-    if (lane->store->caller_clock) return dur__pg_now_ms(lane->base.store);
-    uint64_t now_ms = lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
-    return now_ms > lane->seen_ms ? now_ms : lane->seen_ms;
+/* All that are due by now, and by the time that the round tells. */
+static uint64_t timers_due_ms(const dur__pg_lane *lane) {
+    uint64_t now_ms = dur__pg_lane_now_ms(lane);
+    return now_ms > lane->seen_ms || lane->store->caller_clock ? now_ms : lane->seen_ms;
 }
 
 static void hand_out_timers(dur__pg_lane *lane, dur_arena *arena, dur_round *round) {
-    if (dur__pg_timers_next(lane) != DUR_NEVER) dur__pg_timers_hand_out(lane, lane_now_ms(lane), arena, round);
+    if (dur__pg_timers_next(lane) != DUR_NEVER) dur__pg_timers_hand_out(lane, timers_due_ms(lane), arena, round);
 }
 
 static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const round_plan *plan, dur_arena *arena,
@@ -308,13 +305,6 @@ static size_t valid_turns(const dur__pg_lane *lane, dur_round *round, dur_arena 
     return count;
 }
 
-static void fail_all(dur_round *round, dur_turn_commit **turns, size_t count, const dur_error *err) {
-    for (size_t i = 0; i < count; i++)
-        dur__pg_turn_failed(turns[i], err);
-    for (size_t i = 0; i < round->ack_count; i++)
-        round->acks[i].error = *err;
-}
-
 /* What a committed round means to others in this process. */
 static void tell_others(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, const dur__pg_turn_plan *plan) {
     if (plan->for_lanes) dur__pg_wake_lanes(lane->store, lane);
@@ -334,7 +324,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     lane->rounds++;
     dur__pg_batch_begin(&batch, lane->conn, true);
     notify_of_earlier(lane, &batch);
-    if (writes) dur__pg_turns_add(store, &batch, lane, turns, count, round->acks, round->ack_count, &plan.turns);
+    if (writes) dur__pg_turns_add(&batch, lane, turns, count, round->acks, round->ack_count, &plan.turns);
     plan.reads = choose_reading(lane, round, plan.turns.for_lanes || plan.turns.sends, now_us);
     if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, plan.reads, now_us);
     send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
@@ -368,11 +358,11 @@ static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
     if (round->turn_count + round->ack_count > 0 || lane->unknown || lane->store->caller_clock) return false;
     if (atomic_load(&lane->doubts)) return false;
     if (asks_for_suspect(round)) return false; /* "none" is an answer, too */
-    if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > lane_now_ms(lane)) return false;
+    if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > timers_due_ms(lane)) return false;
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
     return !atomic_load(&lane->news) && !lane->more && !lane->unseen && !lane->free_instances &&
            !(lane->free_work && asks_for_work(round)) && lane->suspect_instance + lane->suspect_work == 0 &&
-           !time_has_come(lane, now_us) && now_us - lane->answered_us < PROBE_APART_TOLD_US;
+           !time_has_come(lane) && now_us - lane->answered_us < PROBE_APART_TOLD_US;
 }
 
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
@@ -397,10 +387,10 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
     atomic_store(&lane->in_round, false);
     if (refused && writes) { /* each gets its own answer; then look without writing */
-        dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
+        dur__pg_turns_commit(lane->conn, lane, arena, turns, count);
         dur__pg_inbox_answer(lane, turns, count);
-        dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
-        dur__pg_wake_local(lane->store, lane);
+        dur__pg_acks_commit(lane->conn, round->acks, round->ack_count);
+        dur__pg_wake(lane->store, lane, NULL);
         round->settles = lane->unknown;
         code = dur__pg_connect(lane->conn, &mine);
         if (code == DUR_OK && !lane->unknown) (void)run_batch(lane, arena, round, NULL, 0, false, &refused, NULL);
@@ -408,7 +398,9 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         return DUR_OK;
     }
     if (code != DUR_OK) {
-        fail_all(round, turns, count, &mine);
+        dur__pg_turns_failed(turns, count, &mine);
+        for (size_t i = 0; i < round->ack_count; i++)
+            round->acks[i].error = mine;
         if (err != NULL) *err = mine;
     }
     dur__pg_inbox_answer(lane, turns, count);

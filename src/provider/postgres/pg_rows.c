@@ -45,7 +45,16 @@ int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args 
                   dur_error *err) {
     PGresult *result;
     int code = dur__pg_one(store, op, sql, args, true, &result, err);
-    *touched = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
+    if (touched != NULL) *touched = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
+    PQclear(result);
+    return code;
+}
+
+int dur__pg_write_locked(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, dur_error *err) {
+    PGresult *result;
+    int code = dur__pg_one(store, op, sql, args, true, &result, err);
+    if (code == DUR_OK && PQntuples(result) == 0)
+        code = dur_error_set(err, DUR_ELEASE, false, op, "Invalid lock token: the row is gone or its lock has ended");
     PQclear(result);
     return code;
 }

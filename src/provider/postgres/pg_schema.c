@@ -8,6 +8,7 @@
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 
 #include <stdlib.h>
 
@@ -192,8 +193,7 @@ static int read_version(dur__pg_conn *conn, int64_t *version, dur_error *err) {
     dur__buf name = { 0 };
     dur__buf_text(&name, dur__buf_str(&store->prefix));
     dur__buf_text(&name, "dur_meta");
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, name.data);
+    dur__pg_args_of(store, &args, name.data);
     dur__pg_batch_begin(&batch, conn, false);
     int at = dur__pg_batch_add(&batch, meta_sql, &args);
     int code = dur__pg_batch_run(&batch, "postgres.schema", err);

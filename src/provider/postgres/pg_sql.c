@@ -1,6 +1,7 @@
 /*
  * pg_sql.c: from texts with abbreviations to SQL, and parameters and answers.
  */
+#include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
 
 #include <arpa/inet.h>
@@ -79,6 +80,11 @@ void dur__pg_json(dur__pg_args *args, dur_text text) {
     int at = next(args, OID_TEXT, 1); /* binary, so that it need not end with a NUL */
     args->values[at] = text.size > 0 ? text.data : "";
     args->lengths[at] = (int)text.size;
+}
+
+void dur__pg_args_of(dur__pg *store, dur__pg_args *args, const char *id) {
+    dur__pg_args_begin(store, args);
+    dur__pg_text(args, id);
 }
 
 void dur__pg_i64(dur__pg_args *args, int64_t value) {
@@ -200,15 +206,58 @@ void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array) {
     memset(array, 0, sizeof(*array));
 }
 
-void dur__pg_array_args(dur__pg_args *args, dur__pg_array *arrays, int count) {
-    for (int i = 0; i < count; i++)
-        dur__pg_array_arg(args, &arrays[i]);
-}
-
 void dur__pg_array_copy_arg(dur__pg_args *args, const dur__pg_array *array) {
     dur__pg_array copy = { .element = array->element };
     dur__pg_add_all(&copy, array);
     dur__pg_array_arg(args, &copy);
+}
+
+/* ---- tables: columns of arrays ----------------------------------------------------------------------------------- */
+
+dur__pg_table dur__pg_table_of(const char *types) {
+    dur__pg_table table = { .types = types };
+    DUR_ASSERT(types[0] != '\0' && strlen(types) <= DUR__PG_COLUMNS);
+    for (int i = 0; types[i] != '\0'; i++)
+        table.columns[i] = types[i] == 't' ? dur__pg_array_text() : dur__pg_array_i64();
+    return table;
+}
+
+static dur__pg_array *next_column(dur__pg_table *table, char type) {
+    int at = table->next++;
+    DUR_ASSERT(table->types[at] == type);
+    if (at == 0) table->rows++;
+    if (table->types[table->next] == '\0') table->next = 0;
+    return &table->columns[at];
+}
+
+void dur__pg_put_text(dur__pg_table *table, const char *text) {
+    dur__pg_add_text(next_column(table, 't'), text);
+}
+void dur__pg_put_json(dur__pg_table *table, dur_text text) {
+    dur__pg_add_json(next_column(table, 't'), text);
+}
+void dur__pg_put_i64(dur__pg_table *table, int64_t value) {
+    dur__pg_add_i64(next_column(table, 'i'), value);
+}
+void dur__pg_put_id(dur__pg_table *table, uint64_t value) {
+    dur__pg_put_i64(table, (int64_t)value);
+}
+
+const char *dur__pg_pin(dur_semver version, char out[DUR__PG_PIN_SIZE]) {
+    snprintf(out, DUR__PG_PIN_SIZE, "{%u,%u,%u}", version.major, version.minor, version.patch);
+    return out;
+}
+
+void dur__pg_table_args(dur__pg_args *args, dur__pg_table *table) {
+    DUR_ASSERT(table->next == 0);
+    for (int i = 0; table->types[i] != '\0'; i++)
+        dur__pg_array_arg(args, &table->columns[i]);
+    table->rows = 0;
+}
+
+void dur__pg_table_free(dur__pg_table *table) {
+    for (int i = 0; table->types[i] != '\0'; i++)
+        dur__buf_free(&table->columns[i].data);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */

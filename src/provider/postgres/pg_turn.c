@@ -7,6 +7,7 @@
  */
 #include "provider/postgres/pg_turn.h"
 #include "base/assert.h"
+#include "provider/postgres/pg_pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static int64_t flags_of(const dur__pg_part *part) {
 
 /* ---- what becomes of an instance's row --------------------------------------------------------------------------- */
 
-static bool touches_values(const dur_turn_commit *turn) {
+bool dur__pg_touches_values(const dur_turn_commit *turn) {
     for (size_t i = 0; i < turn->event_count; i++) {
         dur_event_kind kind = turn->events[i].kind;
         if (kind == DUR_EVENT_KEY_VALUE_SET || kind == DUR_EVENT_KEY_VALUE_CLEARED ||
@@ -68,11 +69,12 @@ static bool only_goes_on(const dur__pg_part *part) {
 static bool is_bare_end(const dur__pg_part *part, const dur__pg_lane *lane) {
     const dur_turn_commit *turn = part->turn;
     bool over = part->facts.ends_instance && !part->facts.take_over && !turn->remove_work && turn->consume_listed &&
-                turn->orchestrator_item_count == 0 && !touches_values(turn) && !turn->set_suspended &&
+                turn->orchestrator_item_count == 0 && !dur__pg_touches_values(turn) && !turn->set_suspended &&
                 turn->delay_ms == 0;
     if (!over || part->facts.born) return over;
     return part->lease != NULL && part->lease->bare && part->lease->execution == turn->execution_id &&
-           (dur__pg_takes_only_timers(lane, turn) || turn->expected_last == 0) && dur__pg_leaves_no_timer(lane, turn);
+           (dur__pg_takes_only_timers(lane, turn) || turn->expected_last == 0) &&
+           dur__pg_leaves_no_timer(lane, part->lease, turn);
 }
 
 static bool is_in_place(const dur__pg_part *part) {
@@ -99,9 +101,8 @@ static void part_begin(dur__pg_part *part, dur__pg_lane *lane, dur_turn_commit *
                   (part->facts.writes && part->lease != NULL && part->lease->execution != turn->execution_id);
 }
 
-void dur__pg_parts_begin(dur__pg_parts *parts, dur__pg *store, dur__pg_lane *lane, dur_turn_commit **turns,
-                         size_t count) {
-    *parts = (dur__pg_parts){ store, lane, dur__xmalloc((count + 1) * sizeof(dur__pg_part)), count };
+void dur__pg_parts_begin(dur__pg_parts *parts, dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+    *parts = (dur__pg_parts){ lane, dur__xmalloc((count + 1) * sizeof(dur__pg_part)), count };
     for (size_t i = 0; i < count; i++)
         part_begin(&parts->all[i], lane, turns[i]);
 }
@@ -116,28 +117,10 @@ bool dur__pg_item_is_local(const dur__pg_lane *lane, const dur_turn_commit *turn
 }
 
 void dur__pg_send_ids(dur__pg_batch *batch, const char *sql, const dur__pg_parts *parts, dur__pg_part_test *test) {
-    dur__pg_args args;
-    dur__pg_array ids = dur__pg_array_text();
+    dur__pg_table ids = dur__pg_table_of("t");
     for (size_t i = 0; i < parts->count; i++)
-        if (test(&parts->all[i])) dur__pg_add_text(&ids, parts->all[i].turn->instance);
-    if (ids.count == 0) {
-        dur__buf_free(&ids.data);
-        return;
-    }
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &ids);
-    dur__pg_batch_add(batch, sql, &args);
-}
-
-static void add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
-    char text[64];
-    if (!metadata->has_pinned_version) {
-        dur__pg_add_null(array);
-        return;
-    }
-    dur_semver pin = metadata->pinned_version;
-    snprintf(text, sizeof(text), "{%u,%u,%u}", pin.major, pin.minor, pin.patch);
-    dur__pg_add_text(array, text);
+        if (test(&parts->all[i])) dur__pg_put_text(&ids, parts->all[i].turn->instance);
+    dur__pg_batch_add_rows(batch, sql, &ids);
 }
 
 /* The parts that pass, in order of their instances' ids: so rows are locked in order. */
@@ -163,6 +146,38 @@ static bool only_compares(const dur__pg_part *part) {
     return !part->updates && !part->facts.born;
 }
 
+/* What a commit says of a row that it makes or writes. */
+#define ROWS                                                                                                           \
+    "SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"                 \
+    " unnest($5::bigint[]) AS flags, unnest($6::text[]) AS name, unnest($7::text[]) AS version, unnest($8::text[]) AS" \
+    " parent, unnest($9::text[]) AS pin, unnest($10::text[]) AS custom, unnest($11::bigint[]) AS birth,"               \
+    " unnest($12::bigint[]) AS status, unnest($13::text[]) AS output, unnest($14::text[]) AS suspended,"               \
+    " unnest($15::text[]) AS owner"
+#define ROW_TYPES                                                                                                      \
+    "ttiittttt"                                                                                                        \
+    "iittt"
+
+static void put_row(dur__pg_table *rows, const dur__pg_part *part) {
+    const dur_turn_commit *turn = part->turn;
+    const dur_execution_metadata *metadata = &turn->metadata;
+    const dur_event_row *custom = dur__turn_custom_status(turn);
+    char pin[DUR__PG_PIN_SIZE];
+    dur__pg_put_text(rows, turn->instance);
+    dur__pg_put_text(rows, turn->lock_token);
+    dur__pg_put_id(rows, turn->execution_id);
+    dur__pg_put_i64(rows, flags_of(part));
+    dur__pg_put_text(rows, metadata->orchestration_name);
+    dur__pg_put_text(rows, metadata->orchestration_version);
+    dur__pg_put_text(rows, metadata->parent_instance_id);
+    dur__pg_put_text(rows, metadata->has_pinned_version ? dur__pg_pin(metadata->pinned_version, pin) : NULL);
+    dur__pg_put_text(rows, custom != NULL ? custom->value : NULL);
+    dur__pg_put_id(rows, metadata->birth);
+    dur__pg_put_i64(rows, (int64_t)metadata->status);
+    dur__pg_put_text(rows, metadata->status != DUR_STATUS_NONE ? metadata->output : NULL);
+    dur__pg_put_text(rows, part->facts.suspends ? turn->suspended : NULL);
+    dur__pg_put_text(rows, turn->owner);
+}
+
 /* ---- 1: made and locked ------------------------------------------------------------------------------------------ */
 
 /*
@@ -171,66 +186,34 @@ static bool only_compares(const dur__pg_part *part) {
  */
 #define BIRTHS(column)                                                                                                 \
     "WITH n AS MATERIALIZED (SELECT #now AS now), t AS MATERIALIZED (SELECT DISTINCT ON (x.id COLLATE \"C\") x.* FROM" \
-    " (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"               \
-    " unnest($5::bigint[]) AS flags, unnest($6::text[]) AS name, unnest($7::text[]) AS version, unnest($8::text[]) AS" \
-    " parent, unnest($9::text[]) AS pin, unnest($10::text[]) AS custom, unnest($11::bigint[]) AS birth,"               \
-    " unnest($12::bigint[]) AS status, unnest($13::text[]) AS output, unnest($14::text[]) AS suspended UNION ALL "     \
-    "SELECT l.id, NULL, 0, 0, NULL, NULL,"                                                                             \
-    " NULL, NULL, NULL, 0, 0, NULL, NULL FROM unnest($15::text[]) AS l(id)) x ORDER BY x.id COLLATE \"C\", x.flags "   \
-    "DESC),"                                                                                                           \
+    " (" ROWS " UNION ALL SELECT l.id, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL FROM"          \
+    " unnest($16::text[]) AS l(id)) x ORDER BY x.id COLLATE \"C\", x.flags DESC),"                                     \
     " m AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, parent, birth,"           \
-    " custom_status, custom_status_version, current_execution, pin, created_at, started_at, completed_at, token, "     \
-    "owner,"                                                                                                           \
-    " holder, status, output, next, next_execution, suspended) SELECT t.id COLLATE \"C\", t.flags <> 0, t.flags & 2 "  \
-    "<> 0, "                                                                                                           \
-    "t.flags"                                                                                                          \
-    " <> 0, t.name, t.version, t.parent, nullif(t.birth, 0), t.custom, t.flags >> 3 & 1, t.execution, "                \
-    "t.pin::bigint[],"                                                                                                 \
-    " CASE WHEN t.flags <> 0 THEN n.now ELSE 0 END, CASE WHEN t.flags <> 0 THEN n.now ELSE 0 END, CASE WHEN t.status " \
-    ">"                                                                                                                \
-    " 1 THEN n.now ELSE 0 END, CASE WHEN t.flags & 16 <> 0 THEN t.token END, CASE WHEN t.flags & 16 <> 0 THEN "        \
-    "$16::text"                                                                                                        \
-    " END, CASE WHEN t.flags & 16 <> 0 THEN $17::bigint END, CASE WHEN t.flags <> 0 THEN greatest(t.status, 1) END,"   \
-    " t.output, CASE WHEN t.flags & 1024 <> 0 THEN '' END, CASE WHEN t.flags & 1024 <> 0 THEN " DUR__PG_NEVER_BEGINS   \
-    " ELSE 0 END, t.suspended FROM t, n ORDER BY 1 ON CONFLICT (instance_id) DO UPDATE SET " column                    \
-    " = excluded." column " WHERE false"                                                                               \
-    " RETURNING has_row) SELECT 1 / (CASE WHEN count(*) FILTER (WHERE has_row) = $18::bigint THEN 1 ELSE 0 END) FROM " \
-    "m"
+    " custom_status, custom_status_version, current_execution, pin, created_at, started_at, completed_at, token,"      \
+    " owner, holder, status, output, next, next_execution, suspended)"                                                 \
+    " SELECT t.id COLLATE \"C\", t.flags <> 0, t.flags & 2 <> 0, t.flags <> 0, t.name, t.version, t.parent,"           \
+    " nullif(t.birth, 0), t.custom, t.flags >> 3 & 1, t.execution, t.pin::bigint[],"                                   \
+    " CASE WHEN t.flags <> 0 THEN n.now ELSE 0 END, CASE WHEN t.flags <> 0 THEN n.now ELSE 0 END,"                     \
+    " CASE WHEN t.status > 1 THEN n.now ELSE 0 END, CASE WHEN t.flags & 16 <> 0 THEN t.token END,"                     \
+    " CASE WHEN t.flags & 16 <> 0 THEN $17::text END, CASE WHEN t.flags & 16 <> 0 THEN $18::bigint END,"               \
+    " CASE WHEN t.flags <> 0 THEN greatest(t.status, 1) END, t.output, CASE WHEN t.flags & 1024 <> 0 THEN '' END,"     \
+    " CASE WHEN t.flags & 1024 <> 0 THEN " DUR__PG_NEVER_BEGINS " ELSE 0 END, t.suspended FROM t, n ORDER BY 1"        \
+    " ON CONFLICT (instance_id) DO UPDATE SET " column " = excluded." column " WHERE false RETURNING has_row)"         \
+    " SELECT 1 / (CASE WHEN count(*) FILTER (WHERE has_row) = $19::bigint THEN 1 ELSE 0 END) FROM m"
 static const char births_sql[] = BIRTHS("known");
 static const char births_and_ends_sql[] = BIRTHS("instance_id"); /* locks FOR UPDATE (pg_message.c) */
 
 static void send_births(dur__pg_batch *batch, const dur__pg_parts *parts, const dur__pg_outbox *box) {
-    enum { ID, TOKEN, EXECUTION, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, BIRTH, STATUS, OUTPUT, SUSPENDED, COLUMNS };
     dur__pg_args args;
-    dur__pg_array columns[COLUMNS], locks = dur__pg_array_text();
-    int64_t count = 0;
-    for (int i = 0; i < COLUMNS; i++)
-        columns[i] =
-            i == EXECUTION || i == FLAGS || i == BIRTH || i == STATUS ? dur__pg_array_i64() : dur__pg_array_text();
-    for (size_t i = 0; i < parts->count; i++) {
-        const dur__pg_part *part = &parts->all[i];
-        const dur_turn_commit *turn = part->turn;
-        if (!part->facts.born) continue;
-        const dur_event_row *custom = dur__turn_custom_status(turn);
-        dur__pg_add_text(&columns[ID], turn->instance);
-        dur__pg_add_text(&columns[TOKEN], turn->lock_token);
-        dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
-        dur__pg_add_i64(&columns[FLAGS], flags_of(part));
-        dur__pg_add_text(&columns[NAME], turn->metadata.orchestration_name);
-        dur__pg_add_text(&columns[VERSION], turn->metadata.orchestration_version);
-        dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
-        add_pin(&columns[PIN], &turn->metadata);
-        dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
-        dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
-        dur__pg_add_i64(&columns[STATUS], (int64_t)turn->metadata.status);
-        dur__pg_add_text(&columns[OUTPUT], turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
-        dur__pg_add_text(&columns[SUSPENDED], part->facts.suspends ? turn->suspended : NULL);
-        count++;
-    }
-    dur__pg_add_all(&locks, &box->instance);
+    dur__pg_table rows = dur__pg_table_of(ROW_TYPES);
+    dur__pg_array locks = dur__pg_array_text();
+    for (size_t i = 0; i < parts->count; i++)
+        if (parts->all[i].facts.born) put_row(&rows, &parts->all[i]);
+    int64_t count = rows.rows;
+    dur__pg_add_all(&locks, &box->messages.columns[0]);
     dur__pg_add_all(&locks, &box->locks);
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, &rows);
     dur__pg_array_arg(&args, &locks);
     dur__pg_text(&args, parts->lane->owner);
     dur__pg_i64(&args, parts->lane->holder);
@@ -239,7 +222,7 @@ static void send_births(dur__pg_batch *batch, const dur__pg_parts *parts, const 
 }
 
 void dur__pg_send_row_locks(dur__pg_batch *batch, const dur__pg_parts *parts, dur__pg_outbox *box) {
-    bool any = box->count > 0, born = false, ends = false;
+    bool any = box->messages.rows > 0, born = false, ends = false;
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         any |= part->locks || part->facts.compares_parent;
@@ -305,11 +288,7 @@ static const char rows_sql[] =
     " THEN 0 WHEN t.flags & 2048 <> 0 AND i.ready_due = 0 AND i.ready_at IS NOT NULL THEN n.now ELSE i.ready_at END,"
     " ready_due = CASE WHEN t.flags & 16 <> 0 AND $18::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $18::bigint"
     " THEN 0 ELSE i.ready_due END"
-    " FROM n, (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"
-    " unnest($5::bigint[]) AS flags, unnest($6::text[]) AS name, unnest($7::text[]) AS version, unnest($8::text[]) AS"
-    " parent, unnest($9::text[]) AS pin, unnest($10::text[]) AS custom, unnest($11::bigint[]) AS birth,"
-    " unnest($12::bigint[]) AS status, unnest($13::text[]) AS output, unnest($14::text[]) AS owner, unnest($15::text[])"
-    " AS suspended) t"
+    " FROM n, (" ROWS ") t"
     " WHERE i.instance_id = t.id AND CASE WHEN t.flags & 64 <> 0 THEN i.known AND (t.flags & 512 = 0 OR"
     " i.token IS NULL OR (i.owner IS NULL AND i.expires_at <= n.now)) ELSE i.token = t.token AND"
     " (i.owner IS NOT NULL OR i.expires_at > n.now) END RETURNING 1)"
@@ -334,41 +313,17 @@ static void add_server(dur__pg_args *args, const dur__pg_parts *parts) {
 }
 
 void dur__pg_send_rows(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    /* clang-format off */
-    enum {
-        ID, TOKEN, EXECUTION, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, BIRTH, STATUS, OUTPUT, OWNER, SUSPENDED, COLUMNS
-    };
-    /* clang-format on */
     dur__pg_args args;
     const dur__pg_part **some;
-    dur__pg_array columns[COLUMNS];
+    dur__pg_table rows = dur__pg_table_of(ROW_TYPES);
     size_t count = in_order(parts, is_updated, &some);
     dur__pg_send_ids(batch, look_sql, parts, takes_lease_away);
-    for (int i = 0; count > 0 && i < COLUMNS; i++)
-        columns[i] =
-            i == EXECUTION || i == FLAGS || i == BIRTH || i == STATUS ? dur__pg_array_i64() : dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = some[i]->turn;
-        const dur_event_row *custom = dur__turn_custom_status(turn);
-        dur__pg_add_text(&columns[ID], turn->instance);
-        dur__pg_add_text(&columns[TOKEN], turn->lock_token);
-        dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
-        dur__pg_add_i64(&columns[FLAGS], flags_of(some[i]));
-        dur__pg_add_text(&columns[NAME], turn->metadata.orchestration_name);
-        dur__pg_add_text(&columns[VERSION], turn->metadata.orchestration_version);
-        dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
-        add_pin(&columns[PIN], &turn->metadata);
-        dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
-        dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
-        dur__pg_add_i64(&columns[STATUS], (int64_t)turn->metadata.status);
-        dur__pg_add_text(&columns[OUTPUT], turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
-        dur__pg_add_text(&columns[OWNER], turn->owner);
-        dur__pg_add_text(&columns[SUSPENDED], turn->suspended);
-    }
+    for (size_t i = 0; i < count; i++)
+        put_row(&rows, some[i]);
     dur__free(some);
     if (count == 0) return;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, &rows);
     dur__pg_i64(&args, (int64_t)count);
     add_server(&args, parts);
     if (parts->lane != NULL)
@@ -389,22 +344,19 @@ static const char fence_sql[] =
 void dur__pg_send_fence(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
     const dur__pg_part **some;
+    dur__pg_table rows = dur__pg_table_of("tt");
     size_t count = in_order(parts, only_compares, &some);
-    dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&id, some[i]->turn->instance);
-        dur__pg_add_text(&token, some[i]->turn->lock_token);
+        dur__pg_put_text(&rows, some[i]->turn->instance);
+        dur__pg_put_text(&rows, some[i]->turn->lock_token);
     }
     dur__free(some);
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
+    if (count == 0) return;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, &rows);
     dur__pg_i64(&args, (int64_t)count);
     add_server(&args, parts);
-    if (count > 0)
-        dur__pg_batch_add(batch, fence_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add(batch, fence_sql, &args);
 }
 
 /* ---- behind the locks -------------------------------------------------------------------------------------------- */
@@ -415,24 +367,15 @@ static const char positions_sql[] = "SELECT 1 / (CASE WHEN bool_and(t.expected =
                                                              " execution, unnest($4::bigint[]) AS expected) t";
 
 void dur__pg_send_positions(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    dur__pg_array id = dur__pg_array_text(), execution = dur__pg_array_i64(), expected = dur__pg_array_i64();
+    dur__pg_table rows = dur__pg_table_of("tii");
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         if (!part->facts.compares_position || part->in_place) continue;
-        dur__pg_add_text(&id, part->turn->instance);
-        dur__pg_add_i64(&execution, (int64_t)part->turn->execution_id);
-        dur__pg_add_i64(&expected, (int64_t)part->turn->expected_last);
+        dur__pg_put_text(&rows, part->turn->instance);
+        dur__pg_put_id(&rows, part->turn->execution_id);
+        dur__pg_put_id(&rows, part->turn->expected_last);
     }
-    bool any = id.count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &expected);
-    if (any)
-        dur__pg_batch_add(batch, positions_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, positions_sql, &rows);
 }
 
 /* Before the row says that another one has begun; and one that is not the current one stands there from the beginning.
@@ -450,29 +393,29 @@ static const char past_sql[] =
     " excluded.status, output = excluded.output, completed_at = excluded.completed_at WHERE EXISTS (SELECT 1 FROM t x"
     " WHERE x.id = excluded.instance_id AND x.execution = excluded.execution_id AND x.status > 0)";
 
+#define PAST_TYPES "tiit"
+
 void dur__pg_send_past_executions(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    dur__pg_array id = dur__pg_array_text(), execution = dur__pg_array_i64(), status = dur__pg_array_i64();
-    dur__pg_array output = dur__pg_array_text();
+    dur__pg_table rows = dur__pg_table_of(PAST_TYPES);
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         const dur_turn_commit *turn = part->turn;
         if (!part->facts.writes || part->facts.born ||
             (part->lease != NULL && part->lease->execution == turn->execution_id))
             continue;
-        dur__pg_add_text(&id, turn->instance);
-        dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
-        dur__pg_add_i64(&status, (int64_t)turn->metadata.status);
-        dur__pg_add_text(&output, turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
+        dur__pg_put_text(&rows, turn->instance);
+        dur__pg_put_id(&rows, turn->execution_id);
+        dur__pg_put_i64(&rows, (int64_t)turn->metadata.status);
+        dur__pg_put_text(&rows, turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
     }
-    bool any = id.count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &status);
-    dur__pg_array_arg(&args, &output);
-    if (any)
-        dur__pg_batch_add(batch, past_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, past_sql, &rows);
+}
+
+void dur__pg_send_past_execution(dur__pg_batch *batch, const char *instance, uint64_t execution_id) {
+    dur__pg_table rows = dur__pg_table_of(PAST_TYPES);
+    dur__pg_put_text(&rows, instance);
+    dur__pg_put_id(&rows, execution_id);
+    dur__pg_put_i64(&rows, DUR_STATUS_NONE);
+    dur__pg_put_text(&rows, NULL);
+    dur__pg_batch_add_rows(batch, past_sql, &rows);
 }

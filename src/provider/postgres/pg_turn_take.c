@@ -4,6 +4,7 @@
  * All of it comes behind the locks of the instances' rows.
  */
 #include "provider/dead_reason.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
 #include "provider/postgres/pg_works.h"
 
@@ -19,56 +20,37 @@ static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT
 /* Whoever takes an instance over has looked at it before: one row for each, and for each message that it takes. */
 static const char meant_sql[] =
     "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id = "
-    "m.id WHERE i.birth <>"
-    " nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR (m.message <> 0 AND NOT "
-    "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
-    "="
-    " m.message)) OR (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind ="
-    " " DUR__PG_CANCEL "))";
+    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id ="
+    " m.id WHERE i.birth <> nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR"
+    " (m.message <> 0 AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id = m.message)) OR"
+    " (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind = " DUR__PG_CANCEL
+    "))";
 
 static void send_taken_over(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    enum { ID, BIRTH, MESSAGE, UNCANCELLED, SUSPENDED, COLUMNS };
-    dur__pg_args args;
-    dur__pg_array columns[COLUMNS] = { dur__pg_array_text(), dur__pg_array_i64(), dur__pg_array_i64(),
-                                       dur__pg_array_i64(), dur__pg_array_text() };
+    dur__pg_table rows = dur__pg_table_of("tiiit");
     for (size_t i = 0; i < parts->count; i++) {
         const dur_turn_commit *turn = parts->all[i].turn;
         if (!turn->take_over) continue;
         size_t messages = turn->consume_listed ? turn->consumed_count : 0;
         for (size_t k = 0; k == 0 || k < messages; k++) {
-            dur__pg_add_text(&columns[ID], turn->instance);
-            dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
-            dur__pg_add_i64(&columns[MESSAGE], messages > 0 ? (int64_t)turn->consumed[k] : 0);
-            dur__pg_add_i64(&columns[UNCANCELLED], turn->if_uncancelled);
-            dur__pg_add_text(&columns[SUSPENDED], turn->if_suspended);
+            dur__pg_put_text(&rows, turn->instance);
+            dur__pg_put_id(&rows, turn->metadata.birth);
+            dur__pg_put_id(&rows, messages > 0 ? turn->consumed[k] : 0);
+            dur__pg_put_i64(&rows, turn->if_uncancelled);
+            dur__pg_put_text(&rows, turn->if_suspended);
         }
     }
-    bool any = columns[ID].count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
-    if (any)
-        dur__pg_batch_add(batch, meant_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, meant_sql, &rows);
 }
 
 static void send_parents(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    dur__pg_array parents = dur__pg_array_text(), births = dur__pg_array_i64();
+    dur__pg_table rows = dur__pg_table_of("ti");
     for (size_t i = 0; i < parts->count; i++) {
         if (!parts->all[i].facts.compares_parent) continue;
-        dur__pg_add_text(&parents, parts->all[i].turn->metadata.parent_instance_id);
-        dur__pg_add_i64(&births, (int64_t)parts->all[i].turn->metadata.parent_birth);
+        dur__pg_put_text(&rows, parts->all[i].turn->metadata.parent_instance_id);
+        dur__pg_put_id(&rows, parts->all[i].turn->metadata.parent_birth);
     }
-    bool any = parents.count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &parents);
-    dur__pg_array_arg(&args, &births);
-    if (any)
-        dur__pg_batch_add(batch, parents_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, parents_sql, &rows);
 }
 
 static bool takes_over(const dur__pg_part *part) {
@@ -97,9 +79,9 @@ static bool takes_given(const dur__pg_part *part) {
 
 /* Not calls of others, nor what clients have put into queues. */
 static const char remove_work_sql[] =
-    "WITH d AS (" DUR__PG_DELETE_WORKS
-    "), c AS (UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[])) DELETE FROM @queue WHERE "
-    "instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
+    "WITH d AS (" DUR__PG_DELETE_WORKS "),"
+    " c AS (UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[]))"
+    " DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
 /* What stands in front of the next start was for an instance that never was. */
 static const char never_was_sql[] =
     "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND NOT (i.has_row OR"
@@ -118,34 +100,21 @@ static const char take_given_sql[] =
     "WITH d AS (DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND delivered <> 0 AND NOT (kind "
     "= " DUR__PG_KIND_TIMER " AND due_ms > #now) RETURNING instance_id, queue)" LOOK_BEHIND_D;
 static const char take_listed_sql[] =
-    "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
-    " WHERE q.instance_id = c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
-
-static const char take_alone_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
-                                     " WHERE q.instance_id = c.instance AND q.id = c.id";
+    "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id) WHERE q.instance_id ="
+    " c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
 
 static void send_consumed(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    bool alone = true; /* none of them stands in a named queue */
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64();
+    dur__pg_table rows = dur__pg_table_of("ti");
     for (size_t i = 0; i < parts->count; i++) {
         const dur__pg_part *part = &parts->all[i];
         const dur_turn_commit *turn = part->turn;
         if (!turn->consume_listed || part->facts.born || turn->consumed_count == 0) continue;
-        alone = alone && !part->locks;
         for (size_t k = 0; k < turn->consumed_count; k++) {
-            dur__pg_add_text(&instance, turn->instance);
-            dur__pg_add_i64(&id, (int64_t)turn->consumed[k]);
+            dur__pg_put_text(&rows, turn->instance);
+            dur__pg_put_id(&rows, turn->consumed[k]);
         }
     }
-    dur__pg_args_begin(parts->store, &args);
-    bool any = id.count > 0;
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &id);
-    if (any)
-        dur__pg_batch_add(batch, alone ? take_alone_sql : take_listed_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, take_listed_sql, &rows);
 }
 
 void dur__pg_send_taken(dur__pg_batch *batch, const dur__pg_parts *parts) {
@@ -159,38 +128,25 @@ void dur__pg_send_taken(dur__pg_batch *batch, const dur__pg_parts *parts) {
 
 /* clang-format off */
 static const char take_work_sql[] =
-    "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
-    " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
-    " w.instance_id = c.instance AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "d") ")"
+    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n, " DUR__PG_CLAIMS " WHERE "
+    DUR__PG_IS_CLAIMED " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "d") ")"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 /* clang-format on */
 
-static const char *claim_instance(const dur_turn_commit *turn, const dur_activity_ref *ref) {
-    return ref->instance != NULL ? ref->instance : turn->instance;
-}
-
-void dur__pg_send_work_taken(dur__pg_batch *batch, const dur__pg_parts *parts) {
+void dur__pg_send_work_taken(dur__pg_batch *batch, const dur__pg_parts *parts, const dur_work_ack *acks,
+                             size_t ack_count) {
     dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
-    for (size_t i = 0; i < parts->count; i++) {
-        const dur_turn_commit *turn = parts->all[i].turn;
-        for (size_t k = 0; k < turn->worker_consumed_count; k++) {
-            dur__pg_add_text(&instance, turn->instance);
-            dur__pg_add_i64(&id, (int64_t)turn->worker_consumed[k].ref.row_id);
-            dur__pg_add_text(&token, turn->worker_consumed[k].lock_token);
-        }
-    }
-    int64_t rows = id.count;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    dur__pg_i64(&args, rows);
-    if (rows > 0)
-        dur__pg_batch_add(batch, take_work_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_table rows = dur__pg_table_of(DUR__PG_CLAIM_TYPES);
+    for (size_t i = 0; i < ack_count; i++)
+        dur__pg_put_claim(&rows, acks[i].ref.instance, &acks[i].ref, acks[i].lock_token);
+    for (size_t i = 0; i < parts->count; i++)
+        dur__pg_put_taken(&rows, parts->all[i].turn);
+    int64_t count = rows.rows;
+    if (count == 0) return;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, &rows);
+    dur__pg_i64(&args, count);
+    dur__pg_batch_add(batch, take_work_sql, &args);
 }
 
 /* Lists of activities: cancelled rows, dropped timers. */
@@ -204,34 +160,23 @@ static const char cancel_sql[] = /* nobody has seen them end (pg_doubt.c) */
                                            " AND c.work_id = d.id";
 static const char drop_timers_sql[] =
     "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution,"
-    " activity, id) WHERE q.instance_id = c.instance AND q.kind = 5 AND q.activity_id = c.activity AND"
-    " q.execution_id = c.execution";
+    " activity, id) WHERE q.instance_id = c.instance AND q.kind = 5 AND q.activity_id = c.activity AND q.execution_id ="
+    " c.execution";
 
 static void send_refs(dur__pg_batch *batch, const char *sql, const dur__pg_parts *parts, bool timers) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), activity = dur__pg_array_i64();
-    dur__pg_array id = dur__pg_array_i64();
+    dur__pg_table rows = dur__pg_table_of("tiii");
     for (size_t i = 0; i < parts->count; i++) {
         const dur_turn_commit *turn = parts->all[i].turn;
         const dur_activity_ref *refs = timers ? turn->timers_dropped : turn->cancelled;
         size_t refs_count = timers ? turn->timers_dropped_count : turn->cancelled_count;
         for (size_t k = 0; k < refs_count; k++) {
-            dur__pg_add_text(&instance, timers ? turn->instance : claim_instance(turn, &refs[k]));
-            dur__pg_add_i64(&execution, (int64_t)refs[k].execution_id);
-            dur__pg_add_i64(&activity, (int64_t)refs[k].activity_id);
-            dur__pg_add_i64(&id, (int64_t)refs[k].row_id);
+            dur__pg_put_text(&rows, timers || refs[k].instance == NULL ? turn->instance : refs[k].instance);
+            dur__pg_put_id(&rows, refs[k].execution_id);
+            dur__pg_put_id(&rows, refs[k].activity_id);
+            dur__pg_put_id(&rows, refs[k].row_id);
         }
     }
-    bool any = id.count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &activity);
-    dur__pg_array_arg(&args, &id);
-    if (any)
-        dur__pg_batch_add(batch, sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, sql, &rows);
 }
 
 void dur__pg_send_cancelled(dur__pg_batch *batch, const dur__pg_parts *parts) {

@@ -2,7 +2,9 @@
  * pg_turn_write.c: what a turn writes: work, key-value state, and the end of its lease.
  */
 #include "provider/postgres/pg_doubts.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_turn.h"
+#include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
 
@@ -17,74 +19,63 @@ static const char claim_sessions_sql[] =
 
 void dur__pg_send_sessions(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
-    dur__pg_array session = dur__pg_array_text(), node = dur__pg_array_text(), owner = dur__pg_array_text();
-    dur__pg_array lock_ms = dur__pg_array_i64();
+    dur__pg_table rows = dur__pg_table_of("ttti");
     for (size_t i = 0; i < parts->count; i++) {
         const dur_turn_commit *turn = parts->all[i].turn;
         for (size_t k = 0; k < turn->worker_item_count; k++) {
             const dur_turn_work *item = &turn->worker_items[k];
             if (dur__turn_eager(turn, item) == NULL || item->message.session_id == NULL || turn->session_owner == NULL)
                 continue;
-            dur__pg_add_text(&session, item->message.session_id);
-            dur__pg_add_text(&node, turn->session_owner);
-            dur__pg_add_text(&owner, turn->owner);
-            dur__pg_add_i64(&lock_ms, dur__pg_ms(turn->session_lock_ms));
+            dur__pg_put_text(&rows, item->message.session_id);
+            dur__pg_put_text(&rows, turn->session_owner);
+            dur__pg_put_text(&rows, turn->owner);
+            dur__pg_put_i64(&rows, dur__pg_ms(turn->session_lock_ms));
         }
     }
-    bool any = lock_ms.count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &session);
-    dur__pg_array_arg(&args, &node);
-    dur__pg_array_arg(&args, &owner);
-    dur__pg_array_arg(&args, &lock_ms);
-    dur__pg_i64(&args, parts->store->schema_key);
-    if (any)
-        dur__pg_batch_add(batch, claim_sessions_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    if (rows.rows == 0) return;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_table_args(&args, &rows);
+    dur__pg_i64(&args, batch->conn->store->schema_key);
+    dur__pg_batch_add(batch, claim_sessions_sql, &args);
+}
+
+/* What a worker row says of its activity. */
+#define WORK_TYPES "tiitttt"
+static void put_work(dur__pg_table *rows, const dur_message_row *message) {
+    dur__pg_put_text(rows, message->instance);
+    dur__pg_put_id(rows, message->execution_id);
+    dur__pg_put_id(rows, message->activity_id);
+    dur__pg_put_text(rows, message->tag);
+    dur__pg_put_text(rows, message->session_id);
+    dur__pg_put_json(rows, message->json);
+    dur__pg_put_text(rows, dur__pg_handler_of(message));
 }
 
 static const char work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, attempts, token, owner, since_ms,"
     " json, handler) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
-    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT "
-    "t.*, n.now,"
-    " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner AND o.dead = 0) AND (t.session "
-    "IS NULL OR EXISTS"
-    " (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND s.owner = t.owner)) AS locks"
-    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],"
-    " $8::text[], $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag,"
-    " session, token, owner, node, json, handler, at)) x ORDER BY x.at RETURNING id, token IS NOT NULL";
+    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT"
+    " t.*, n.now, t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner AND o.dead = 0) AND"
+    " (t.session IS NULL OR EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND"
+    " s.owner = t.owner)) AS locks FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[],"
+    " $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS"
+    " t(instance, execution, activity, tag, session, json, handler, token, owner, node, at)) x ORDER BY x.at RETURNING"
+    " id, token IS NOT NULL";
 
 int dur__pg_send_work(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, HANDLER, COLUMNS };
-    dur__pg_array columns[COLUMNS];
-    for (int i = 0; i < COLUMNS; i++)
-        columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
+    dur__pg_table rows = dur__pg_table_of(WORK_TYPES "ttt");
     for (size_t i = 0; i < parts->count; i++) {
         const dur_turn_commit *turn = parts->all[i].turn;
         for (size_t k = 0; k < turn->worker_item_count; k++) {
             const dur_turn_work *item = &turn->worker_items[k];
             if (item->recovered || dur__pg_item_is_local(parts->lane, turn, item)) continue;
-            dur__pg_add_text(&columns[INSTANCE], item->message.instance);
-            dur__pg_add_i64(&columns[EXECUTION], (int64_t)item->message.execution_id);
-            dur__pg_add_i64(&columns[ACTIVITY], (int64_t)item->message.activity_id);
-            dur__pg_add_text(&columns[TAG], item->message.tag);
-            dur__pg_add_text(&columns[SESSION], item->message.session_id);
-            dur__pg_add_text(&columns[TOKEN], dur__turn_eager(turn, item));
-            dur__pg_add_text(&columns[OWNER], turn->owner);
-            dur__pg_add_text(&columns[NODE], turn->session_owner);
-            dur__pg_add_json(&columns[JSON], item->message.json);
-            dur__pg_add_text(&columns[HANDLER], dur__pg_handler_of(&item->message));
+            put_work(&rows, &item->message);
+            dur__pg_put_text(&rows, dur__turn_eager(turn, item));
+            dur__pg_put_text(&rows, turn->owner);
+            dur__pg_put_text(&rows, turn->session_owner);
         }
     }
-    bool any = columns[INSTANCE].count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
-    if (any) return dur__pg_batch_add(batch, work_sql, &args);
-    dur__pg_args_free(&args);
-    return -1;
+    return dur__pg_batch_add_rows(batch, work_sql, &rows);
 }
 
 /*
@@ -97,9 +88,9 @@ static const char recovered_sql[] =
     " THEN 1 ELSE 0 END, #now, t.json, t.handler FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[],"
     " $6::text[], $7::text[], $8::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, session, json,"
     " handler, at) JOIN @instances i ON i.instance_id = t.instance ORDER BY t.at RETURNING instance_id, id, crashes)"
-    " INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT c.crash, w.instance_id, w.id, false FROM w JOIN"
-    " @crashed c ON c.instance_id = w.instance_id AND c.work_id = " DUR__PG_LOCAL_WORK " AND NOT c.for_good WHERE"
-    " w.crashes > 0";
+    " INSERT INTO @crashed (crash, instance_id, work_id, alone)"
+    " SELECT c.crash, w.instance_id, w.id, false FROM w JOIN @crashed c ON c.instance_id = w.instance_id AND c.work_id"
+    " = " DUR__PG_LOCAL_WORK " AND NOT c.for_good WHERE w.crashes > 0";
 static const char looked_sql[] =
     "DELETE FROM @crashed WHERE instance_id = ANY ($2::text[]) AND work_id = " DUR__PG_LOCAL_WORK " AND NOT for_good";
 
@@ -110,32 +101,13 @@ static bool has_looked(const dur__pg_part *part) {
 }
 
 void dur__pg_send_recovered(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, JSON, HANDLER, COLUMNS };
-    dur__pg_array columns[COLUMNS];
-    for (int i = 0; i < COLUMNS; i++)
-        columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
+    dur__pg_table rows = dur__pg_table_of(WORK_TYPES);
     for (size_t i = 0; i < parts->count; i++) {
         const dur_turn_commit *turn = parts->all[i].turn;
-        for (size_t k = 0; k < turn->worker_item_count; k++) {
-            const dur_message_row *message = &turn->worker_items[k].message;
-            if (!turn->worker_items[k].recovered) continue;
-            dur__pg_add_text(&columns[INSTANCE], message->instance);
-            dur__pg_add_i64(&columns[EXECUTION], (int64_t)message->execution_id);
-            dur__pg_add_i64(&columns[ACTIVITY], (int64_t)message->activity_id);
-            dur__pg_add_text(&columns[TAG], message->tag);
-            dur__pg_add_text(&columns[SESSION], message->session_id);
-            dur__pg_add_json(&columns[JSON], message->json);
-            dur__pg_add_text(&columns[HANDLER], dur__pg_handler_of(message));
-        }
+        for (size_t k = 0; k < turn->worker_item_count; k++)
+            if (turn->worker_items[k].recovered) put_work(&rows, &turn->worker_items[k].message);
     }
-    bool any = columns[INSTANCE].count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
-    if (any)
-        dur__pg_batch_add(batch, recovered_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, recovered_sql, &rows);
     dur__pg_send_ids(batch, looked_sql, parts, has_looked);
 }
 
@@ -149,25 +121,23 @@ static bool clears_kv(const dur__pg_part *part) {
 
 static const char kv_clear_sql[] =
     "WITH c AS (UPDATE @kv_delta SET value = NULL WHERE instance_id = ANY ($2::text[]))"
-    " INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT k.instance_id, k.key, NULL, 0 FROM @kv k WHERE"
-    " k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id"
-    " AND"
-    " d.key = k.key)";
+    " INSERT INTO @kv_delta (instance_id, key, value, stamp_ms)"
+    " SELECT k.instance_id, k.key, NULL, 0 FROM @kv k WHERE k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1"
+    " FROM @kv_delta d WHERE d.instance_id = k.instance_id AND d.key = k.key)";
 static const char kv_set_sql[] =
     "INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT * FROM unnest($2::text[], $3::text[], $4::text[],"
     " $5::bigint[]) ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
 /* The execution is over: its writes become the state that the next one begins with. */
 static const char kv_merge_sql[] =
-    "WITH d AS (DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[]) RETURNING *), gone AS (DELETE FROM @kv k"
-    " USING d WHERE k.instance_id = d.instance_id AND k.key = d.key AND d.value IS NULL)"
-    " INSERT INTO @kv (instance_id, key, value, stamp_ms) SELECT instance_id, key, value, stamp_ms FROM d WHERE"
-    " value IS"
-    " NOT NULL ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
+    "WITH d AS (DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[]) RETURNING *),"
+    " gone AS (DELETE FROM @kv k USING d WHERE k.instance_id = d.instance_id AND k.key = d.key AND d.value IS NULL)"
+    " INSERT INTO @kv (instance_id, key, value, stamp_ms)"
+    " SELECT instance_id, key, value, stamp_ms FROM d WHERE value IS NOT NULL ON CONFLICT (instance_id, key) DO UPDATE"
+    " SET value = excluded.value, stamp_ms = excluded.stamp_ms";
 /* Message ids accepted two executions ago or earlier, and a day ago.  After the last one they go with the instance. */
 static const char forget_sql[] =
     "DELETE FROM @accepted a USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND a.instance_id ="
-    " i.instance_id"
-    " AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
+    " i.instance_id AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
 
 static bool continues(const dur__pg_part *part) {
     return part->facts.writes && part->turn->metadata.status == DUR_STATUS_CONTINUED_AS_NEW;
@@ -177,12 +147,8 @@ static bool merges(const dur__pg_part *part) {
     return part->facts.ends_execution && !part->bare_end;
 }
 
-typedef struct kv_columns {
-    dur__pg_array instance, key, value, stamp;
-} kv_columns;
-
 /* What a key is at the end of the turn; what stands before the last "clear all" is cleared by that. */
-static void kv_of_turn(const dur_turn_commit *turn, kv_columns *out) {
+static void put_kv(dur__pg_table *rows, const dur_turn_commit *turn) {
     dur__map keys;
     dur__map_entry *entry;
     memset(&keys, 0, sizeof(keys));
@@ -199,30 +165,20 @@ static void kv_of_turn(const dur_turn_commit *turn, kv_columns *out) {
     for (size_t i = 0; (entry = dur__map_next(&keys, &i)) != NULL;) {
         const dur_event_row *event = entry->value;
         bool set = event->kind == DUR_EVENT_KEY_VALUE_SET;
-        dur__pg_add_text(&out->instance, turn->instance);
-        dur__pg_add_text(&out->key, event->key);
-        dur__pg_add_text(&out->value, !set ? NULL : event->value != NULL ? event->value : "");
-        dur__pg_add_i64(&out->stamp, dur__pg_ms(event->stamp_ms));
+        dur__pg_put_text(rows, turn->instance);
+        dur__pg_put_text(rows, event->key);
+        dur__pg_put_text(rows, !set ? NULL : event->value != NULL ? event->value : "");
+        dur__pg_put_i64(rows, dur__pg_ms(event->stamp_ms));
     }
     dur__map_free(&keys);
 }
 
 void dur__pg_send_kv(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    kv_columns out = { dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_i64() };
-    dur__pg_send_ids(batch, kv_clear_sql, parts, clears_kv);
+    dur__pg_table rows = dur__pg_table_of("ttti");
     for (size_t i = 0; i < parts->count; i++)
-        if (parts->all[i].facts.writes) kv_of_turn(parts->all[i].turn, &out);
-    bool any = out.key.count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &out.instance);
-    dur__pg_array_arg(&args, &out.key);
-    dur__pg_array_arg(&args, &out.value);
-    dur__pg_array_arg(&args, &out.stamp);
-    if (any)
-        dur__pg_batch_add(batch, kv_set_sql, &args);
-    else
-        dur__pg_args_free(&args);
+        if (parts->all[i].facts.writes) put_kv(&rows, parts->all[i].turn);
+    dur__pg_send_ids(batch, kv_clear_sql, parts, clears_kv);
+    dur__pg_batch_add_rows(batch, kv_set_sql, &rows);
     dur__pg_send_ids(batch, kv_merge_sql, parts, merges);
     dur__pg_send_ids(batch, forget_sql, parts, continues);
 }
@@ -266,27 +222,15 @@ static const char release_sql[] =
     " i.ready_at IS NOT NULL OR i.ready_due <> 0 OR r.at IS NOT NULL OR r.due <> 0 OR i.next IS DISTINCT FROM r.next)";
 
 void dur__pg_send_release(dur__pg_batch *batch, const dur__pg_parts *parts) {
-    dur__pg_args args;
-    dur__pg_array id = dur__pg_array_text(), seen_id = dur__pg_array_i64(), seen_now = dur__pg_array_i64();
-    dur__pg_array delay = dur__pg_array_i64(), back = dur__pg_array_i64();
+    dur__pg_table rows = dur__pg_table_of("tiiii");
     for (size_t i = 0; i < parts->count; i++) {
         const dur__turn_facts *facts = &parts->all[i].facts;
         if (facts->keeps || parts->all[i].bare_end) continue;
-        dur__pg_add_text(&id, parts->all[i].turn->instance);
-        dur__pg_add_i64(&seen_id, (int64_t)facts->seen_id);
-        dur__pg_add_i64(&seen_now, dur__pg_ms(facts->seen_now_ms));
-        dur__pg_add_i64(&delay, dur__pg_ms(facts->delay_ms));
-        dur__pg_add_i64(&back, facts->uncounts ? 1 : 0);
+        dur__pg_put_text(&rows, parts->all[i].turn->instance);
+        dur__pg_put_id(&rows, facts->seen_id);
+        dur__pg_put_i64(&rows, dur__pg_ms(facts->seen_now_ms));
+        dur__pg_put_i64(&rows, dur__pg_ms(facts->delay_ms));
+        dur__pg_put_i64(&rows, facts->uncounts ? 1 : 0);
     }
-    bool any = delay.count > 0;
-    dur__pg_args_begin(parts->store, &args);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &seen_id);
-    dur__pg_array_arg(&args, &seen_now);
-    dur__pg_array_arg(&args, &delay);
-    dur__pg_array_arg(&args, &back);
-    if (any)
-        dur__pg_batch_add(batch, release_sql, &args);
-    else
-        dur__pg_args_free(&args);
+    dur__pg_batch_add_rows(batch, release_sql, &rows);
 }

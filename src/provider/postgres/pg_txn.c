@@ -36,7 +36,6 @@ int dur_postgres_start(dur_provider *store, PGconn *db, const dur_start_args *gi
     const char *op = "postgres.start";
     dur_start_args args = { .size = sizeof(args) };
     dur_message_row message;
-    bool existed = false;
     int code = enter(store, db, op, err);
     if (code != DUR_OK) return code;
     if (given == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args are required");
@@ -59,7 +58,8 @@ int dur_postgres_start(dur_provider *store, PGconn *db, const dur_start_args *gi
     dur_arena *arena = dur_arena_new();
     dur__pg_conn conn = { .store = dur__pg_of(store), .pg = db, .foreign = true };
     code = dur_message_row_from_work(&message, arena, &item, err);
-    if (code == DUR_OK) code = dur__pg_start_on(&conn, &message, policies[args.exists], args.delay_ms, &existed, err);
+    dur_start_request start = { .item = &message, .policy = policies[args.exists], .delay_ms = args.delay_ms };
+    if (code == DUR_OK) code = dur__pg_start_on(&conn, &start, err);
     dur_arena_free(arena);
     return code;
 }

@@ -8,6 +8,7 @@
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_pieces.h"
 #include "provider/postgres/pg_works.h"
 
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
@@ -41,15 +42,13 @@
 static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "id");
 static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "crashes_alone, id");
 
-void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
-                            int *at) {
+void dur__pg_work_fetch_add(dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix, int *at) {
     dur__pg_args args;
     dur__pg_array tags = dur__pg_array_text();
     *at = -1;
     for (size_t i = 0; i < how->tags.tag_count; i++)
         dur__pg_add_text(&tags, how->tags.tags[i]);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, how->owner);
+    dur__pg_args_of(batch->conn->store, &args, how->owner);
     dur__pg_u64(&args, how->lock_ms);
     dur__pg_i64(&args, how->max > 0 ? (int64_t)how->max : 1);
     dur__pg_i64(&args, (int64_t)how->kind);
@@ -58,7 +57,7 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
     dur__pg_text(&args, how->session_owner);
     dur__pg_u64(&args, how->session_lock_ms);
     dur__pg_text(&args, token_prefix);
-    dur__pg_i64(&args, store->schema_key);
+    dur__pg_i64(&args, batch->conn->store->schema_key);
     dur__pg_handlers(&args, how->handlers);
     *at = dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? fetch_suspects_sql : fetch_sql, &args);
 }
@@ -94,8 +93,8 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_work_fetch *ho
     int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
-    if (how->owner != NULL) dur__pg_owner_fence_add(store, &batch, how->owner);
-    dur__pg_work_fetch_add(store, &batch, how, prefix, &at);
+    if (how->owner != NULL) dur__pg_owner_fence_add(&batch, how->owner);
+    dur__pg_work_fetch_add(&batch, how, prefix, &at);
     code = dur__pg_batch_run(&batch, "postgres.fetch_work", err);
     if (code == DUR_OK) *count = dur__pg_work_fetch_read(&batch, at, arena, out, how->max > 0 ? how->max : 1);
     dur__pg_batch_end(&batch);
@@ -137,36 +136,22 @@ int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fet
 
 /* ---- ack --------------------------------------------------------------------------------------------------------- */
 
-/* clang-format off */
-static const char ack_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
-    " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
-    " (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR"
-    " w.until_ms > n.now) RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "d") ")"
-    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
-/* clang-format on */
-
-void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&instance, acks[i].ref.instance);
-        dur__pg_add_i64(&id, (int64_t)acks[i].ref.row_id);
-        dur__pg_add_text(&token, acks[i].lock_token);
-    }
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    dur__pg_i64(&args, (int64_t)count);
-    dur__pg_batch_add(batch, ack_sql, &args);
+void dur__pg_put_claim(dur__pg_table *rows, const char *instance, const dur_activity_ref *ref, const char *token) {
+    dur__pg_put_text(rows, instance);
+    dur__pg_put_id(rows, ref->row_id);
+    dur__pg_put_text(rows, token);
 }
 
-void dur__pg_ack_lost(dur_work_ack *ack) {
+void dur__pg_put_taken(dur__pg_table *rows, const dur_turn_commit *turn) {
+    for (size_t i = 0; i < turn->worker_consumed_count; i++)
+        dur__pg_put_claim(rows, turn->instance, &turn->worker_consumed[i].ref, turn->worker_consumed[i].lock_token);
+}
+
+static void ack_lost(dur_work_ack *ack) {
     dur_error_set(&ack->error, DUR_ELEASE, false, "postgres.ack_work", "the worker row is gone or its lock has ended");
 }
 
-void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count) {
+void dur__pg_acks_commit(dur__pg_conn *conn, dur_work_ack *acks, size_t count) {
     dur__pg_batch batch;
     dur__pg_turn_plan plan;
     dur_error err = DUR_ERROR_INIT;
@@ -178,18 +163,18 @@ void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks,
         return;
     }
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, NULL, NULL, 0, acks, count, &plan);
+    dur__pg_turns_add(&batch, NULL, NULL, 0, acks, count, &plan);
     if (plan.for_lanes) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.ack_work", &err);
     if (code != DUR_OK && count > 1 && (dur__pg_refused(&batch, code) || dur__pg_waited_too_long(&batch))) {
-        dur__pg_acks_commit(store, conn, acks, count / 2);
-        dur__pg_acks_commit(store, conn, acks + count / 2, count - count / 2);
+        dur__pg_acks_commit(conn, acks, count / 2);
+        dur__pg_acks_commit(conn, acks + count / 2, count - count / 2);
     } else {
         for (size_t i = 0; i < count; i++) {
             if (code == DUR_OK)
                 dur_error_clear(&acks[i].error);
             else if (strcmp(batch.sqlstate, "22012") == 0)
-                dur__pg_ack_lost(&acks[i]);
+                ack_lost(&acks[i]);
             else
                 acks[i].error = err;
         }
@@ -202,9 +187,9 @@ int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
     dur__pg_conn *conn;
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
-    dur__pg_acks_commit(store, conn, acks, count);
+    dur__pg_acks_commit(conn, acks, count);
     dur__pg_return(conn);
-    dur__pg_wake_local(store, NULL);
+    dur__pg_wake(store, NULL, NULL);
     return DUR_OK;
 }
 
@@ -219,15 +204,8 @@ int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_
     return code;
 }
 
-static const char lock_sessions_sql[] =
+const char dur__pg_lock_sessions_sql[] =
     "SELECT count(*) FROM (" DUR__PG_LOCK_SESSIONS("w.token = ANY ($2::text[])") ") t";
-
-void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *tokens) {
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, tokens);
-    dur__pg_batch_add(batch, lock_sessions_sql, &args);
-}
 
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
 
@@ -238,52 +216,25 @@ static const char enqueue_sql[] =
 int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    dur__pg_conn *conn;
     dur__pg_batch batch;
-    int code = dur__pg_borrow(store, &conn, err);
+    int code = dur__pg_batch_open(&batch, store, true, err);
     if (code != DUR_OK) return code;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, item->instance);
+    dur__pg_args_of(store, &args, item->instance);
     dur__pg_id(&args, item->execution_id);
     dur__pg_id(&args, item->activity_id);
     dur__pg_text(&args, item->tag);
     dur__pg_text(&args, item->session_id);
     dur__pg_json(&args, item->json);
     dur__pg_text(&args, dur__pg_handler_of(item));
-    dur__pg_batch_begin(&batch, conn, true);
     dur__pg_batch_add(&batch, enqueue_sql, &args);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.enqueue_work", err);
     dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
-    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    if (code == DUR_OK) dur__pg_wake(store, NULL, NULL);
     return code;
 }
 
 #define CLAIMED "w.token = $2::text AND (w.owner IS NOT NULL OR w.until_ms > #now)"
-
-static int gone(dur_error *err, const char *op) {
-    return dur_error_set(err, DUR_ELEASE, false, op, "the worker row is gone or its lock has ended");
-}
-
-typedef struct on_claimed {
-    const char *op, *sql; /* about the row with this token; returns it */
-    const char *token;
-    void (*add)(dur__pg_args *args, const void *data); /* the other parameters */
-    const void *data;
-} on_claimed;
-
-static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
-    dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, what->token);
-    what->add(&args, what->data);
-    int code = dur__pg_one(store, what->op, what->sql, &args, true, &result, err);
-    if (code == DUR_OK && PQntuples(result) == 0) code = gone(err, what->op);
-    PQclear(result);
-    return code;
-}
 
 /* clang-format off */
 static const char renew_sql[] =
@@ -292,13 +243,12 @@ static const char renew_sql[] =
     " " CLAIMED " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
 /* clang-format on */
 
-static void renew_args(dur__pg_args *args, const void *data) {
-    dur__pg_u64(args, *(const uint64_t *)data);
-}
-
 int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
-    const on_claimed renew = { "postgres.renew_work", renew_sql, lock_token, renew_args, &extend_ms };
-    return do_claimed(dur__pg_of(self), &renew, err);
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_args_of(store, &args, lock_token);
+    dur__pg_u64(&args, extend_ms);
+    return dur__pg_write_locked(store, "postgres.renew_work", renew_sql, &args, err);
 }
 
 static const char abandon_sql[] =
@@ -307,23 +257,15 @@ static const char abandon_sql[] =
     " crashes = CASE WHEN $4::boolean THEN w.crashes ELSE 0 END,"
     " crashes_alone = CASE WHEN $4::boolean THEN w.crashes_alone ELSE 0 END WHERE " CLAIMED " RETURNING 1";
 
-typedef struct abandoning {
-    uint64_t delay_ms;
-    bool ignore_attempt;
-} abandoning;
-
-static void abandon_args(dur__pg_args *args, const void *data) {
-    const abandoning *how = data;
-    dur__pg_u64(args, how->delay_ms);
-    dur__pg_bool(args, how->ignore_attempt);
-}
-
 int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                               dur_error *err) {
-    const abandoning how = { delay_ms, ignore_attempt };
-    const on_claimed abandon = { "postgres.abandon_work", abandon_sql, lock_token, abandon_args, &how };
-    int code = do_claimed(dur__pg_of(self), &abandon, err);
-    dur__pg_wake_local(dur__pg_of(self), NULL);
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_args_of(store, &args, lock_token);
+    dur__pg_u64(&args, delay_ms);
+    dur__pg_bool(&args, ignore_attempt);
+    int code = dur__pg_write_locked(store, "postgres.abandon_work", abandon_sql, &args, err);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }
 
@@ -335,12 +277,8 @@ static const char alone_sql[] =
 int dur__pg_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    int code = dur__pg_one(store, "postgres.alone_ended", alone_sql, &args, true, &result, err);
-    PQclear(result);
-    return code;
+    dur__pg_args_of(store, &args, lock_token);
+    return dur__pg_write(store, "postgres.alone_ended", alone_sql, &args, NULL, err);
 }
 
 static const char bury_sql[] =
@@ -348,51 +286,36 @@ static const char bury_sql[] =
     " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id, $3::text, #now, d.json FROM d"
     " RETURNING 1";
 
-static void bury_args(dur__pg_args *args, const void *data) {
-    dur__pg_text(args, data);
-}
-
 int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err) {
-    const on_claimed bury = { "postgres.dead_letter_work", bury_sql, lock_token, bury_args, reason };
-    return do_claimed(dur__pg_of(self), &bury, err);
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_args_of(store, &args, lock_token);
+    dur__pg_text(&args, reason);
+    return dur__pg_write_locked(store, "postgres.dead_letter_work", bury_sql, &args, err);
 }
 
 /* ---- arrays of claims -------------------------------------------------------------------------------------------- */
 
-#define CLAIMS "unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS c(instance, id, token, at)"
-#define CLAIM_MATCHES                                                                                                  \
-    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "      \
-    "(w.owner IS NOT NULL OR w.until_ms > n.now)"
-/* Behind their sessions, s0. */
-#define EXTEND_SQL                                                                                                     \
-    "UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL THEN n.now + $5::bigint ELSE w.until_ms END FROM "      \
-    "n, " DUR__PG_LOCK_WORKS_AS(                                                                                       \
-        "", ", n, " CLAIMS,                                                                                            \
-        "$5::bigint > 0 AND (SELECT count(*) FROM s0) >= 0 AND " CLAIM_MATCHES) " WHERE " DUR__PG_IS_L                 \
-                                                                                " RETURNING w.session_id"
 /* clang-format off */
 static const char check_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), s0 AS MATERIALIZED ("
-    DUR__PG_LOCK_SESSIONS("$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (" EXTEND_SQL "), s AS ("
-    DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "u") ") SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE "
-    CLAIM_MATCHES ") FROM " CLAIMS " ORDER BY c.at";
-/* clang-format on */
+    DUR__PG_LOCK_SESSIONS("$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS ("
+    "UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL THEN n.now + $5::bigint ELSE w.until_ms END FROM n, "
+    DUR__PG_LOCK_WORKS_AS("", ", n, " DUR__PG_CLAIMS, "$5::bigint > 0 AND (SELECT count(*) FROM s0) >= 0 AND "
+    DUR__PG_IS_CLAIMED) " WHERE " DUR__PG_IS_L " RETURNING w.session_id), s AS ("
+    DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "u") ") " DUR__PG_ARE_CLAIMED;
 static const char return_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
-    " - 1, 0) FROM (SELECT #now AS now) n, " DUR__PG_LOCK_WORKS_AS("", ", (SELECT #now AS now) n, " CLAIMS,
-                                                                   CLAIM_MATCHES) " WHERE " DUR__PG_IS_L;
+    " - 1, 0) FROM (SELECT #now AS now) n, " DUR__PG_LOCK_WORKS_AS("", ", (SELECT #now AS now) n, " DUR__PG_CLAIMS,
+    DUR__PG_IS_CLAIMED) " WHERE " DUR__PG_IS_L;
+/* clang-format on */
 
 static void claims_args(dur__pg *store, dur__pg_args *args, const dur_worker_claim *claims, size_t count) {
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&instance, claims[i].ref.instance);
-        dur__pg_add_i64(&id, (int64_t)claims[i].ref.row_id);
-        dur__pg_add_text(&token, claims[i].lock_token);
-    }
+    dur__pg_table rows = dur__pg_table_of(DUR__PG_CLAIM_TYPES);
+    for (size_t i = 0; i < count; i++)
+        dur__pg_put_claim(&rows, claims[i].ref.instance, &claims[i].ref, claims[i].lock_token);
     dur__pg_args_begin(store, args);
-    dur__pg_array_arg(args, &instance);
-    dur__pg_array_arg(args, &id);
-    dur__pg_array_arg(args, &token);
+    dur__pg_table_args(args, &rows);
 }
 
 int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
@@ -412,10 +335,9 @@ int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size
 int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    uint64_t touched;
     claims_args(store, &args, claims, count);
-    int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, &touched, err);
-    dur__pg_wake_local(store, NULL);
+    int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, NULL, err);
+    dur__pg_wake(store, NULL, NULL);
     return code;
 }
 

@@ -2,8 +2,8 @@
  * heap.h: a binary heap of items that know their place, smallest (hi, lo) on top.  Items are embedded in what they
  * order.
  */
-#ifndef DURITE_REPLAY_HEAP_H
-#define DURITE_REPLAY_HEAP_H
+#ifndef DURITE_BASE_HEAP_H
+#define DURITE_BASE_HEAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

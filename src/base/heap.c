@@ -1,5 +1,5 @@
 /* heap.c: see heap.h. */
-#include "replay/heap.h"
+#include "base/heap.h"
 #include "base/buf.h"
 #include <stdlib.h>
 
