@@ -44,6 +44,21 @@ static dur_outcome inserts(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, "InsertTwice", input)));
 }
 
+/* Opening it to read waits for somebody who writes. */
+static void fault_h178_a_pipe_with_an_owners_name_holds_up_nobody(void **state) {
+    world *w = *state;
+    char path[600];
+    snprintf(path, sizeof(path), "%s.owner-nobody", path_of(w));
+    assert_int_equal(mkfifo(path, 0600), 0);
+    RUN(w, handlers);
+    start(w, "WaitGo", "", "i");
+    until_status(w, "i", "waits");
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "Go", "went"));
+    expect(w, "i", "went");
+    world_stop(w);
+    assert_false(access(path, F_OK) == 0); /* it is taken for the file of somebody dead */
+}
+
 static void fault_h42_result_codes_are_the_plain_ones(void **state) {
     world *w = *state;
     static const dur_handler table[] = { DUR_ACTIVITY("InsertTwice", insert_twice),
@@ -583,6 +598,7 @@ static const hostile_role roles[] = { { "restore", restore }, { "hold", hold }, 
 static const struct CMUnitTest tests[] = {
     TEST(fault_h60_an_answered_beat_is_not_taken_over),
     TEST(fault_h42_result_codes_are_the_plain_ones),
+    TEST(fault_h178_a_pipe_with_an_owners_name_holds_up_nobody),
     TEST(fault_h60_a_beat_reports_what_it_freed_itself),
     TEST(fault_h08_a_restored_file_hides_no_event),
     TEST(fault_h32_stores_open_and_close_inside_the_bracket),

@@ -98,7 +98,7 @@ static bool is_dead(dur__sq_file *file, const char *id) {
     uint64_t now_ms = boot_now(file); /* first: see above */
     if (file->path == NULL) return is_dead_in_memory(file, id);
     char *path = owner_path(file, id);
-    int fd = open(path, O_RDONLY | O_CLOEXEC); /* for writing, its closing would look like a death */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* for writing, its closing would look like a death */
     bool dead = fd >= 0 ? flock(fd, LOCK_SH | LOCK_NB) == 0 : errno == ENOENT;
     dur__free(path);
     if (fd < 0) return dead;
@@ -368,7 +368,7 @@ static void files_sweep(const dur__sq_file *file) {
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         if (strncmp(entry->d_name, base, size) != 0 || strncmp(entry->d_name + size, ".owner-", 7) != 0) continue;
         char *path = dur__sq_beside(file->path, entry->d_name + size);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0) unlink(path);
         if (fd >= 0) close(fd);
         dur__free(path);
