@@ -243,9 +243,34 @@ unset SAYS
 mkdir -p bin
 printf '#!/bin/sh\nexit 1\n' >bin/dpkg-query
 chmod +x bin/dpkg-query
-PATH=$PWD/bin:$PATH DURITE_NO_INSTALL=1 "$tools/deps" build >output 2>&1
-[ $? -eq 1 ] && contains "missing: libc6-dev cmake"
+printf '#!/bin/sh\necho "$@" >>installed\n' >bin/apt-get
+printf '#!/bin/sh\necho "${FAKE_ID:-0}"\n' >bin/id
+printf '#!/bin/sh\n[ "$1" = -n ] && exit 1; exec "$@"\n' >bin/sudo
+chmod +x bin/*
+deps() { # VARIABLES...: of the environment
+    rm -f installed
+    env -u CI -u DURITE_NO_INSTALL "PATH=$PWD/bin:$PATH" "$@" "$tools/deps" build </dev/null >output 2>&1
+}
+deps DURITE_NO_INSTALL=1 CI=1
+[ $? -eq 2 ] && contains "missing: libc6-dev cmake" && contains "    apt-get install --no-install-recommends libc6-dev" && [ ! -f installed ]
 check "deps_names_what_is_missing"
+deps FAKE_ID=0 && grep -q "install -y .*libc6-dev" installed
+check "deps_installs_as_root_without_a_terminal"
+deps FAKE_ID=1000
+[ $? -eq 2 ] && contains "    sudo apt-get install --no-install-recommends libc6-dev" && [ ! -f installed ]
+check "deps_says_what_to_type_without_rights_and_terminal"
+deps FAKE_ID=1000 CI=1
+[ $? -eq 2 ] && contains "no sudo without a password" && [ ! -f installed ]
+check "deps_needs_rights_in_ci"
+on_terminal() { # ANSWER
+    rm -f installed
+    echo "$1" | env -u CI -u DURITE_NO_INSTALL "PATH=$PWD/bin:$PATH" script -qec "$tools/deps build" /dev/null >output 2>&1
+}
+if command -v script >/dev/null; then
+    on_terminal n
+    [ $? -eq 2 ] && contains "[y/N]" && [ ! -f installed ] && on_terminal y && grep -q "install -y" installed
+    check "deps_asks_on_a_terminal"
+fi
 "$tools/deps" nonsense >output 2>&1
 [ $? -eq 2 ] && contains "unknown group nonsense"
 check "deps_refuses_an_unknown_group"
