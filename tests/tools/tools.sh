@@ -238,6 +238,30 @@ sed -i 's/70 crash points/71 crash points/' $page
 check "evidence_sees_a_page_that_was_edited"
 unset SAYS
 
+# ---- check-abi: a small library that grows, and one that breaks -------------------------------------------------------
+
+if command -v abidiff >/dev/null && [ "$(uname -m)" = x86_64 ]; then
+    mkdir -p abi/tools abi/include/durite/sys abi/build
+    cp "$tools/check-abi" abi/tools/
+    : >abi/include/durite/sys/kit.h; : >abi/include/durite/sys/stress.h
+    library() { # MEMBERS PARAMETERS MORE: builds it
+        printf '#include <stddef.h>\ntypedef struct dur_sized {\n    size_t size;\n    int a;%s\n} dur_sized;\n' "$1" >abi/include/durite/a.h
+        printf '#include <durite/a.h>\nint dur_one(const dur_sized *s%s);\nint dur_one(const dur_sized *s%s) { return s->a; }\n%s\n' "$2" "$2" "$3" >abi/a.c
+        for name in libdurite libdurite-testing; do
+            (cd abi && cc -g -shared -fPIC -Iinclude a.c -o "build/$name.so.0.1.0") || return 1
+        done
+    }
+    abi() { abi/tools/check-abi "$@" "$PWD/abi/build" >output 2>&1; }
+    library '' '' '' && ! abi && contains "is missing" && abi --update && abi && contains "are as in tools/abi"
+    check "check_abi_compares_with_a_baseline"
+    library ' int b;' '' 'int dur_two(void) { return 2; }' && ! abi && contains "this is an addition" && abi --update && abi
+    check "check_abi_wants_additions_in_the_baseline"
+    library ' int b;' ', long more' 'int dur_two(void) { return 2; }' && ! abi && contains INCOMPATIBLE && ! abi --update && contains INCOMPATIBLE && ! abi
+    check "check_abi_refuses_other_parameters"
+    library ' int b;' '' '' && ! abi --update && contains INCOMPATIBLE && abi --update --break && abi
+    check "check_abi_refuses_a_function_that_has_gone"
+fi
+
 # ---- deps -----------------------------------------------------------------------------------------------------------------
 
 mkdir -p bin
