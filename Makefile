@@ -21,7 +21,7 @@ run = tools/run-tests -j $(TESTS)
 recorded = $(if $(RECORD),tools/evidence --run $@ --from $(FROM))
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity cross-replay crash crash-disk oom chaos soak sim bench mutants mutants-engine mutants-sim mutants-stores fuzz musl ground size install format lint clean
+.PHONY: all help demo test check parity cross-replay crash crash-disk oom chaos soak sim bench mutants mutants-engine mutants-sim mutants-stores fuzz musl ground size install amalgamation dist deb package-test format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -125,6 +125,22 @@ size: ## bytes of libdurite.so at -O2 and -Os, stripped, and of each folder
 
 install: all ## into PREFIX= (default /usr/local); DESTDIR= is honoured
 	@cmake --install build --prefix $(PREFIX)
+
+amalgamation: ## the library as one .c and one .h, into build/amalgamation/
+	@tools/amalgamation build/amalgamation
+	@echo "build/amalgamation/durite.c and build/amalgamation/durite/durite.h: cc -Ibuild/amalgamation PROGRAM.c build/amalgamation/durite.c -lsqlite3 -pthread -ldl -lm"
+
+dist: ## source archive, the library as one file, and a wrap for Meson, into build/dist/: the same bytes each time
+	@tools/dist build/dist
+	@ls build/dist
+
+deb: ## Debian packages, into build/deb/
+	@tools/deps build deb
+	@tools/deb build/deb
+
+package-test: ## the packages in a clean Debian, with the README's commands as printed; needs root and a mirror
+	@tools/deps build deb package-test
+	@tools/package-test
 
 format: ## rewrite what clang-format would write otherwise
 	@tools/deps format

@@ -1,5 +1,6 @@
 # Warnings and build variants, in one place.
 option(DURITE_TESTS "build the tests" ON)
+option(DURITE_EXAMPLES "build the examples and the benchmark" ON)
 option(DURITE_DEBUG "costly checks; every arena object is a malloc of its own" OFF)
 option(DURITE_WERROR "warnings are errors" OFF)
 option(DURITE_LIBFUZZER "build tests/fuzz for libFuzzer (clang) instead of as ordinary tests" OFF)

@@ -27,6 +27,7 @@ static const char help[] =
     "the\n"
     "                          server's clock, which takes minutes, unless clock=caller\n"
     "      any other scheme    {n} in the URL becomes a number not used before\n"
+    "      with --load FILE.so one of that file's: a store of yours (docs/provider-guide.md)\n"
     "\n"
     "  --list            name the validations: category, name\n"
     "  --only PATTERN    those whose category/name contains or (with * and ?) matches it\n"
@@ -52,6 +53,7 @@ static const char help[] =
 typedef struct arguments {
     const char *url;
     const char *against;
+    const char *module;
     bool list;
     bool explain;
     uint32_t seeds, steps;
@@ -106,7 +108,7 @@ static int parse(arguments *out, int argc, char **argv) {
             continue;
         }
         static const char *const known[] = { "--only", "--poll",  "--against", "--repeat", "--jobs",
-                                             "--seed", "--seeds", "--steps",   "--lock" };
+                                             "--seed", "--seeds", "--steps",   "--lock",   "--load" };
         size_t which = 0;
         while (which < sizeof(known) / sizeof(known[0]) && strcmp(name, known[which]) != 0)
             which++;
@@ -121,7 +123,8 @@ static int parse(arguments *out, int argc, char **argv) {
         else if (which == 1)
             return wrong("--poll is short or long, not %s", given);
         if (which == 2) out->against = given;
-        if (which < 3) continue;
+        if (which == 9) out->module = given;
+        if (which < 3 || which == 9) continue;
         if (!number(given, which == 5 ? UINT64_MAX : 1000000, &value)) return wrong("not a number to use: %s", given);
         if (which == 3) out->options.repeat = (uint32_t)value;
         if (which == 4) out->options.jobs = (uint32_t)value;
@@ -239,6 +242,10 @@ int main(int argc, char **argv) {
         return 2;
     }
 #endif
+    if (args.module != NULL && dur_kit_load(args.module, &err) != DUR_OK) {
+        fprintf(stderr, "durite-kit: %s\n", err.message);
+        return 2;
+    }
     if (kit_urls_new(&factory, args.url, args.options.poll, args.against != NULL || args.record, &err) != DUR_OK) {
         fprintf(stderr, "durite-kit: cannot open %s: %s\n", args.url, err.message);
         return 2;

@@ -1,5 +1,5 @@
 /*
- * stress_handlers.c: the orchestrations and activities that the stress program runs.
+ * stress_handlers.c: the orchestrations and activities that a run of libdurite-stress starts.
  */
 #include "stress.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TASKS_MAX = 1000, LARGE_FIRST = 20, LARGE_CHILDREN = 5, LARGE_SECOND = 10 };
+enum { LARGE_FIRST = 20, LARGE_CHILDREN = 5, LARGE_SECOND = 10 };
 
 /* ---- parallel: a fan-out of activities that take a while ----------------------------------------------------------
  */
@@ -19,9 +19,9 @@ static dur_outcome task(dur_act *act, const char *input) {
 }
 
 static dur_outcome fan_out(dur_ctx *ctx, const char *input) {
-    dur_future *futures[TASKS_MAX];
+    dur_future *futures[STRESS_TASKS_MAX];
     unsigned tasks = 0, delay_ms = 0;
-    if (sscanf(input, "%u %u", &tasks, &delay_ms) != 2 || tasks > TASKS_MAX) return dur_fail(ctx, "bad input");
+    if (sscanf(input, "%u %u", &tasks, &delay_ms) != 2 || tasks > STRESS_TASKS_MAX) return dur_fail(ctx, "bad input");
     const char *delay = dur_format(ctx, "%u", delay_ms);
     for (unsigned i = 0; i < tasks; i++)
         futures[i] = dur_activity(ctx, "StressTask", delay);
@@ -83,10 +83,14 @@ const dur_handler stress_handlers[] = {
     DUR_HANDLERS_END,
 };
 
-uint32_t stress_activities(const stress_config *config) {
-    return strcmp(config->scenario, "large") == 0 ? LARGE_FIRST + LARGE_CHILDREN + LARGE_SECOND : config->tasks;
+bool stress_is_large(const dur_stress_config *config) {
+    return strcmp(config->scenario, "large") == 0;
 }
 
-void stress_input(const stress_config *config, char *out, size_t size) {
+uint32_t stress_activities(const dur_stress_config *config) {
+    return stress_is_large(config) ? LARGE_FIRST + LARGE_CHILDREN + LARGE_SECOND : config->tasks;
+}
+
+void stress_input(const dur_stress_config *config, char *out, size_t size) {
     snprintf(out, size, "%u %u", config->tasks, config->delay_ms);
 }

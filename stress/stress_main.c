@@ -1,7 +1,9 @@
 /*
  * stress_main.c: the program durite-stress: options, configurations and reports.
  */
-#include "stress.h"
+#include <durite/provider.h>
+#include <durite/sys/kit.h>
+#include <durite/sys/stress.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +27,7 @@ static const char help[] =
     "  --duration S       seconds of each run\n"
     "  --in-flight N      instances at a time       --tasks N   activities of each (parallel)\n"
     "  --delay MS         of each activity          --loops N   --workers N\n"
+    "  --load FILE.so     a store of yours, whose scheme the URL has (docs/provider-guide.md)\n"
     "  --json             the report as JSON on standard output\n"
     "  --help             this text\n"
     "\n"
@@ -33,14 +36,8 @@ static const char help[] =
     "from each start to its answer.  The ceiling is what the sleeping activities allow: workers / (tasks x delay).\n"
     "  Exit code: 0 all completed, 1 some failed, 2 it could not run.\n";
 
-static const stress_config known[] = {
-    { "quick", "parallel", 10, 30, 3, 50, 1, 1 },       { "baseline", "parallel", 20, 10, 5, 10, 1, 1 },
-    { "concurrency", "parallel", 20, 10, 5, 10, 1, 1 }, { "concurrency", "parallel", 20, 10, 5, 10, 2, 2 },
-    { "concurrency", "parallel", 20, 10, 5, 10, 4, 4 }, { "large", "large", 5, 10, 0, 0, 2, 2 },
-};
-
 typedef struct arguments {
-    const char *url;
+    const char *url, *module;
     const char *names[8];
     size_t name_count;
     uint32_t duration_s, in_flight, tasks, delay_ms, loops, workers;
@@ -76,6 +73,11 @@ static int parse(arguments *out, int argc, char **argv) {
             out->json = true;
             continue;
         }
+        if (strcmp(argv[i], "--load") == 0) {
+            if (i + 1 >= argc) return wrong("%s needs a value", argv[i]);
+            out->module = argv[++i];
+            continue;
+        }
         if (argv[i][0] != '-') {
             if (out->url == NULL)
                 out->url = argv[i];
@@ -99,14 +101,14 @@ static int parse(arguments *out, int argc, char **argv) {
     if (out->name_count == 0) out->names[out->name_count++] = "quick";
     for (size_t i = 0; i < out->name_count; i++) {
         bool found = strcmp(out->names[i], "all") == 0;
-        for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
-            found |= strcmp(out->names[i], known[k].name) == 0;
+        for (size_t k = 0; dur_stress_known(k) != NULL; k++)
+            found |= strcmp(out->names[i], dur_stress_known(k)->name) == 0;
         if (!found) return wrong("no configuration is called %s", out->names[i]);
     }
     return 0;
 }
 
-static stress_config adjusted(const arguments *args, stress_config config) {
+static dur_stress_config adjusted(const arguments *args, dur_stress_config config) {
     if (args->duration_s != 0) config.duration_s = args->duration_s;
     if (args->in_flight != 0) config.max_concurrent = args->in_flight;
     if (args->tasks != 0) config.tasks = args->tasks;
@@ -119,7 +121,8 @@ static stress_config adjusted(const arguments *args, stress_config config) {
 /* ---- reports ------------------------------------------------------------------------------------------------------
  */
 
-static void print_progress(const stress_config *config, const stress_result *so_far) {
+static void print_progress(void *data, const dur_stress_config *config, const dur_stress_result *so_far) {
+    (void)data;
     fprintf(stderr, "\r%s %u/%u: %3.0f s, %llu completed, %llu failed, %.0f/s \033[K", config->name, config->loops,
             config->workers, so_far->seconds, (unsigned long long)so_far->completed, (unsigned long long)so_far->failed,
             (double)so_far->completed / so_far->seconds);
@@ -130,32 +133,32 @@ static double rate(uint64_t count, double seconds) {
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
-static double success(const stress_result *result) {
+static double success(const dur_stress_result *result) {
     uint64_t ended = result->completed + result->failed;
     return ended > 0 ? 100.0 * (double)result->completed / (double)ended : 0;
 }
 
-static double elapsed_per_completed(const stress_result *result) {
+static double elapsed_per_completed(const dur_stress_result *result) {
     return result->completed > 0 ? result->seconds * 1000.0 / (double)result->completed : 0;
 }
 
 /* What sleeping activities allow at most: the slots of the workers by what one orchestration sleeps; 0: nothing sleeps.
  */
-static double ceiling(const stress_config *config) {
+static double ceiling(const dur_stress_config *config) {
     double slept_s = (double)config->tasks * config->delay_ms / 1000;
     return slept_s > 0 ? config->workers / slept_s : 0;
 }
 
-static double of_ceiling(const stress_config *config, const stress_result *result) {
+static double of_ceiling(const dur_stress_config *config, const dur_stress_result *result) {
     return ceiling(config) > 0 ? rate(result->completed, result->seconds) / ceiling(config) : 0;
 }
 
 /* The same with the delay that the machine makes of it: on a busy one a sleep of 10 ms takes 13. */
-static double of_measured(const stress_config *config, const stress_result *result) {
+static double of_measured(const dur_stress_config *config, const dur_stress_result *result) {
     return of_ceiling(config, result) * (config->delay_ms > 0 ? result->sleep_ms / config->delay_ms : 0);
 }
 
-static void print_text(const char *url, const stress_config *config, const stress_result *r) {
+static void print_text(const char *url, const dur_stress_config *config, const dur_stress_result *r) {
     printf("%s %s, %u in flight, %u/%u loops/workers, %.1f s on %.60s\n", config->name, config->scenario,
            config->max_concurrent, config->loops, config->workers, r->seconds, url);
     printf("  launched %llu, completed %llu, failed %llu (infrastructure %llu, configuration %llu, application %llu), "
@@ -177,7 +180,7 @@ static void print_text(const char *url, const stress_config *config, const stres
     fflush(stdout);
 }
 
-static void print_json(const stress_config *config, const stress_result *r, bool first) {
+static void print_json(const dur_stress_config *config, const dur_stress_result *r, bool first) {
     printf("%s{\"configuration\":\"%s\",\"scenario\":\"%s\",\"max_concurrent\":%u,\"tasks\":%u,\"delay_ms\":%u,"
            "\"loops\":%u,\"workers\":%u,\"seconds\":%.3f,\"launched\":%llu,\"completed\":%llu,\"failed\":%llu,"
            "\"failed_infrastructure\":%llu,\"failed_configuration\":%llu,\"failed_application\":%llu,"
@@ -195,7 +198,7 @@ static void print_json(const stress_config *config, const stress_result *r, bool
            (unsigned long long)r->rss_peak_kib);
 }
 
-static bool chosen(const arguments *args, const stress_config *config) {
+static bool chosen(const arguments *args, const dur_stress_config *config) {
     for (size_t i = 0; i < args->name_count; i++) {
         if (strcmp(args->names[i], config->name) == 0) return true;
         if (strcmp(args->names[i], "all") == 0) return true;
@@ -204,7 +207,7 @@ static bool chosen(const arguments *args, const stress_config *config) {
 }
 
 /* How much more the same load gets done with more loops and workers; the first run of its name is the measure. */
-static void print_growth(const stress_config *config, const stress_result *result, double *single) {
+static void print_growth(const dur_stress_config *config, const dur_stress_result *result, double *single) {
     double now = rate(result->completed, result->seconds);
     if (strcmp(config->name, "concurrency") != 0) return;
     if (*single > 0)
@@ -217,16 +220,20 @@ int main(int argc, char **argv) {
     arguments args = { .url = NULL };
     bool first = true, sound = true;
     double single = 0;
+    dur_error err = DUR_ERROR_INIT;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return fputs(help, stdout) < 0;
     int code = parse(&args, argc, argv);
     if (code != 0) return code;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        stress_config config = adjusted(&args, known[i]);
-        stress_result result;
-        dur_error err = DUR_ERROR_INIT;
-        if (!chosen(&args, &known[i])) continue;
-        code = stress_run(args.url, &config, &result, isatty(STDERR_FILENO) ? print_progress : NULL, &err);
+    if (args.module != NULL && dur_kit_load(args.module, &err) != DUR_OK) {
+        fprintf(stderr, "durite-stress: %s\n", err.message);
+        return 2;
+    }
+    for (size_t i = 0; dur_stress_known(i) != NULL; i++) {
+        dur_stress_config config = adjusted(&args, *dur_stress_known(i));
+        dur_stress_result result = { .size = sizeof(result) };
+        if (!chosen(&args, &config)) continue;
+        code = dur_stress_run(&result, args.url, &config, isatty(STDERR_FILENO) ? print_progress : NULL, NULL, &err);
         if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
         if (code != DUR_OK) {
             fprintf(stderr, "durite-stress: %s: %s\n", args.url, err.message);

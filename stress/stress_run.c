@@ -1,6 +1,6 @@
 /*
- * stress_run.c: one run: a runtime, and as many clients as instances may be in flight, each starting the next when its
- * last has answered.
+ * stress_run.c: libdurite-stress: one run: a runtime, and as many clients as instances may be in flight, each starting
+ * the next when its last has answered.
  */
 #include "stress.h"
 
@@ -16,14 +16,14 @@
 #define ANSWER_MS 120000u
 
 typedef struct run {
-    const stress_config *config;
+    const dur_stress_config *config;
     dur_provider *store;
     char prefix[64];
     uint64_t end_us;
     atomic_uint_least64_t next;
     atomic_uint running;
     pthread_mutex_t mutex; /* guards the rest */
-    stress_result *result;
+    dur_stress_result *result;
     uint32_t *latencies_us;
     size_t latency_count, latency_room;
 } run;
@@ -34,7 +34,7 @@ static uint64_t now_us(void) {
     return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
 }
 
-static void read_memory(stress_result *out) {
+static void read_memory(dur_stress_result *out) {
     char line[128];
     FILE *status = fopen("/proc/self/status", "r");
     if (status == NULL) return;
@@ -54,7 +54,7 @@ static void note_failure(run *all, dur_client *client, const char *instance, con
     dur_failure_category category = DUR_FAILURE_INFRASTRUCTURE;
     if (dur_client_info(&info, client, instance, NULL) == DUR_OK && info->status == DUR_INSTANCE_FAILED)
         category = info->failure_category;
-    stress_result *result = all->result;
+    dur_stress_result *result = all->result;
     pthread_mutex_lock(&all->mutex);
     result->failed++;
     if (category == DUR_FAILURE_CONFIGURATION)
@@ -88,7 +88,7 @@ static void one_instance(run *all, dur_client *client) {
     char instance[128], input[64];
     dur_error err = DUR_ERROR_INIT;
     char *answer = NULL;
-    const char *name = strcmp(all->config->scenario, "large") == 0 ? "StressLarge" : "StressParallel";
+    const char *name = stress_is_large(all->config) ? "StressLarge" : "StressParallel";
     stress_input(all->config, input, sizeof(input));
     snprintf(instance, sizeof(instance), "%s-%llu", all->prefix, (unsigned long long)atomic_fetch_add(&all->next, 1));
     pthread_mutex_lock(&all->mutex);
@@ -145,7 +145,7 @@ static double percentile(const run *all, double share) {
 }
 
 static void finish(run *all, uint64_t from_us) {
-    stress_result *out = all->result;
+    dur_stress_result *out = all->result;
     out->seconds = (double)(now_us() - from_us) / 1e6;
     qsort(all->latencies_us, all->latency_count, sizeof(*all->latencies_us), by_size);
     out->p50_ms = percentile(all, 0.50);
@@ -155,8 +155,7 @@ static void finish(run *all, uint64_t from_us) {
     read_memory(out);
 }
 
-static void watch(run *all, uint64_t from_us,
-                  void (*progress)(const stress_config *config, const stress_result *so_far)) {
+static void watch(run *all, uint64_t from_us, dur_stress_progress_fn *progress, void *data) {
     struct timespec pause = { 0, 50000000L };
     uint64_t told_us = from_us;
     while (atomic_load(&all->running) > 0) {
@@ -164,21 +163,50 @@ static void watch(run *all, uint64_t from_us,
         if (progress == NULL || now_us() - told_us < 1000000u) continue;
         told_us = now_us();
         pthread_mutex_lock(&all->mutex);
-        stress_result so_far = *all->result;
+        dur_stress_result so_far = *all->result;
         pthread_mutex_unlock(&all->mutex);
         so_far.seconds = (double)(told_us - from_us) / 1e6;
-        progress(all->config, &so_far);
+        progress(data, all->config, &so_far);
     }
 }
 
-int stress_run(const char *url, const stress_config *config, stress_result *out,
-               void (*progress)(const stress_config *config, const stress_result *so_far), dur_error *err) {
+static const dur_stress_config known[] = {
+#define KNOWN(name, scenario, ...)                                                                                     \
+    { sizeof(dur_stress_config), name, scenario, __VA_ARGS__ }
+    KNOWN("quick", "parallel", 10, 30, 3, 50, 1, 1),       KNOWN("baseline", "parallel", 20, 10, 5, 10, 1, 1),
+    KNOWN("concurrency", "parallel", 20, 10, 5, 10, 1, 1), KNOWN("concurrency", "parallel", 20, 10, 5, 10, 2, 2),
+    KNOWN("concurrency", "parallel", 20, 10, 5, 10, 4, 4), KNOWN("large", "large", 5, 10, 0, 0, 2, 2),
+#undef KNOWN
+};
+
+const dur_stress_config *dur_stress_known(size_t index) {
+    return index < sizeof(known) / sizeof(known[0]) ? &known[index] : NULL;
+}
+
+static int bad(dur_error *err, const char *what) {
+    return dur_error_set(err, DUR_EINVAL, false, "stress", "%s", what);
+}
+
+static int check(const dur_stress_config *config, const dur_stress_result *out, const char *url, dur_error *err) {
+    if (config == NULL || out == NULL || url == NULL) return bad(err, "out, url and config are required");
+    if (config->size != sizeof(*config) || out->size != sizeof(*out)) return bad(err, "size is not that of the struct");
+    if (config->scenario == NULL || (!stress_is_large(config) && strcmp(config->scenario, "parallel") != 0))
+        return bad(err, "scenario is parallel or large");
+    if (config->max_concurrent == 0) return bad(err, "max_concurrent cannot be 0");
+    if (!stress_is_large(config) && (config->tasks == 0 || config->tasks > STRESS_TASKS_MAX))
+        return bad(err, "tasks is 1 to 1000");
+    return DUR_OK;
+}
+
+int dur_stress_run(dur_stress_result *out, const char *url, const dur_stress_config *config,
+                   dur_stress_progress_fn *progress, void *data, dur_error *err) {
+    if (check(config, out, url, err) != DUR_OK) return DUR_EINVAL;
     run all = { .config = config, .result = out, .mutex = PTHREAD_MUTEX_INITIALIZER };
     dur_runtime *runtime = NULL;
     pthread_t *threads = calloc(config->max_concurrent, sizeof(*threads));
     uint32_t started = 0;
     pthread_t probe;
-    memset(out, 0, sizeof(*out));
+    *out = (dur_stress_result){ .size = sizeof(*out) };
     if (threads == NULL) return dur_error_set(err, DUR_ENOMEM, false, "stress", "no memory for threads");
     snprintf(all.prefix, sizeof(all.prefix), "stress-%ld-%llu", (long)getpid(), (unsigned long long)now_us());
     int code = dur_open(&all.store, url, err);
@@ -199,7 +227,7 @@ int stress_run(const char *url, const stress_config *config, stress_result *out,
         started++;
     }
     bool probed = code == DUR_OK && config->delay_ms > 0 && pthread_create(&probe, NULL, probe_thread, &all) == 0;
-    if (code == DUR_OK) watch(&all, from_us, progress);
+    if (code == DUR_OK) watch(&all, from_us, progress, data);
     if (probed) pthread_join(probe, NULL);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);

@@ -4,10 +4,12 @@
  * It keeps everything in memory and looks at everything all the time; what it is for is to be read.  Each method does
  * what include/durite/sys/provider_methods.h says, in that order.  docs/provider-guide.md walks through it, and
  *
- *     durite-kit-minimal minimal:
+ *     cc -shared -fPIC minimal.c -o minimal.so $(pkg-config --cflags --libs durite)
+ *     durite-kit --load ./minimal.so minimal:
+ *     durite-stress --load ./minimal.so minimal: --duration 5
  *
- * judges it.  Optional methods are left out: sys/store.h supplies their fallbacks, so runtimes and clients work with
- * it.
+ * judge it (in our build tree durite-kit-minimal, too, which it is linked into).  Optional methods are left out:
+ * sys/store.h supplies their fallbacks, so runtimes and clients work with it.
  */
 #include <durite/provider.h>
 #include <durite/sys/store.h>
@@ -810,4 +812,9 @@ static int open_minimal(dur_provider **out, const char *url, const dur_open_opti
 int minimal_register(dur_error *err);
 int minimal_register(dur_error *err) {
     return dur_provider_register("minimal", open_minimal, err);
+}
+
+/* What --load of durite-kit and durite-stress calls. */
+int durite_store_module(dur_error *err) {
+    return minimal_register(err);
 }

@@ -11,6 +11,9 @@
 #include "provider/provider_internal.h"
 
 #include <ctype.h>
+#ifdef DURITE_POSTGRES
+#include <durite/postgres.h>
+#endif
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -173,6 +176,11 @@ static size_t scheme_size(const char *url) {
     return url[size] == ':' ? size : 0;
 }
 
+#ifdef DURITE_POSTGRES /* compiled into this very library: tools/amalgamation */
+#define OPEN_POSTGRES dur_postgres_open_url
+#else
+#define OPEN_POSTGRES open_postgres
+
 /* It is installed where we are; a program with an rpath finds us, and by the plain name alone would not find it. */
 static void *load_beside(const char *name, dur__buf *why) {
     Dl_info info;
@@ -214,6 +222,7 @@ static int open_postgres(dur_provider **out, const char *url, const dur_open_opt
     }
     return open(out, url, options, err); /* the library stays loaded: the store's code is in it */
 }
+#endif
 
 static dur_open_fn *built_in(const char *name) {
     if (strcmp(name, "memory") == 0) return dur__memory_open_url;
@@ -230,7 +239,7 @@ static dur_open_fn *opener_of(const char *name) {
     const scheme *found = dur__map_get(&schemes, name);
     dur__mutex_unlock(&schemes_mutex);
     if (found != NULL) return found->open;
-    return is_postgres(name) ? open_postgres : built_in(name);
+    return is_postgres(name) ? OPEN_POSTGRES : built_in(name);
 }
 
 int dur_provider_register(const char *name, dur_open_fn *open, dur_error *err) {

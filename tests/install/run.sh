@@ -20,7 +20,7 @@ check() { # NAME COMMAND...
         failed=1
     fi
 }
-echo 1..11
+echo 1..15
 
 check installs cmake --install "$build" --prefix "$prefix"
 pc=$(find "$prefix" -name durite.pc | head -n 1)
@@ -84,6 +84,36 @@ testing() {
         ./tiny-testing-static
 }
 check a_user_can_link_the_testing_library_both_ways testing
+store() { # built by its author against what is installed, and loaded by the programs that are installed
+    # shellcheck disable=SC2046 # words
+    "$cc" -shared -fPIC "$here/../../examples/providers/minimal.c" -o minimal.so $(pkg-config --cflags --libs durite) &&
+        "$prefix/bin/durite-kit" --load ./minimal.so minimal: --only locking &&
+        "$prefix/bin/durite-stress" --load ./minimal.so minimal: --duration 1 &&
+        "$cc" -std=c11 "$here/tiny_stress.c" -o tiny-stress $(pkg-config --cflags --libs durite-stress) &&
+        LD_LIBRARY_PATH=$lib ./tiny-stress &&
+        ! "$prefix/bin/durite-kit" --load ./nothing.so minimal: && ! "$prefix/bin/durite-kit" --load "$lib/libdurite.so" memory:
+}
+check programs_take_a_store_that_is_a_shared_object store
+lint_order() {
+    command -v clang-query >/dev/null || command -v clang-query-14 >/dev/null || { "$prefix/bin/durite-lint-order" x.c; [ $? -eq 2 ]; return; }
+    "$prefix/bin/durite-lint-order" "$here/../lint/good_order.c" && ! "$prefix/bin/durite-lint-order" "$here/../lint/bad_order.c"
+}
+check the_lint_of_handlers_is_installed lint_order
+suppressions() { # without them ThreadSanitizer takes what an uninstrumented library reads for a race
+    # shellcheck disable=SC2046 # words
+    "$cc" -std=c11 -g -fsanitize=thread "$here/../../examples/chat.c" -o chat-tsan $(pkg-config --cflags --libs durite) || return 0
+    TSAN_OPTIONS=suppressions=$prefix/share/durite/tsan.supp LD_LIBRARY_PATH=$lib ./chat-tsan memory:
+}
+check a_program_under_thread_sanitizer_is_quiet suppressions
+manual() { # every option that a program has is in its page
+    for program in durite-kit durite-stress; do
+        "$prefix/bin/$program" --help | grep -oE '(^|[ (])--[a-z-]+' | tr -d ' (' | sort -u | while read -r option; do
+            sed 's/\\-/-/g' "$prefix/share/man/man1/$program.1" | grep -qF -- "$option" || echo "$program: $option is not in its page"
+        done
+    done | tee missing
+    [ ! -s missing ]
+}
+check pages_of_the_manual_have_every_option manual
 for kind in durite durite_static; do
     package() {
         cmake -S "$here" -B "cmake-$kind" -DCMAKE_PREFIX_PATH="$prefix" -DTINY_LIBRARY="durite::$kind" &&

@@ -238,14 +238,63 @@ sed -i 's/70 crash points/71 crash points/' $page
 check "evidence_sees_a_page_that_was_edited"
 unset SAYS
 
+# ---- check-abi: a small library that grows, and one that breaks -------------------------------------------------------
+
+if command -v abidiff >/dev/null && [ "$(uname -m)" = x86_64 ]; then
+    mkdir -p abi/tools abi/include/durite/sys abi/build
+    cp "$tools/check-abi" abi/tools/
+    : >abi/include/durite/sys/kit.h; : >abi/include/durite/sys/stress.h
+    library() { # MEMBERS PARAMETERS MORE: builds it
+        printf '#include <stddef.h>\ntypedef struct dur_sized {\n    size_t size;\n    int a;%s\n} dur_sized;\n' "$1" >abi/include/durite/a.h
+        printf '#include <durite/a.h>\nint dur_one(const dur_sized *s%s);\nint dur_one(const dur_sized *s%s) { return s->a; }\n%s\n' "$2" "$2" "$3" >abi/a.c
+        for name in libdurite libdurite-testing; do
+            (cd abi && cc -g -shared -fPIC -Iinclude a.c -o "build/$name.so.0.1.0") || return 1
+        done
+    }
+    abi() { abi/tools/check-abi "$@" "$PWD/abi/build" >output 2>&1; }
+    library '' '' '' && ! abi && contains "is missing" && abi --update && abi && contains "are as in tools/abi"
+    check "check_abi_compares_with_a_baseline"
+    library ' int b;' '' 'int dur_two(void) { return 2; }' && ! abi && contains "this is an addition" && abi --update && abi
+    check "check_abi_wants_additions_in_the_baseline"
+    library ' int b;' ', long more' 'int dur_two(void) { return 2; }' && ! abi && contains INCOMPATIBLE && ! abi --update && contains INCOMPATIBLE && ! abi
+    check "check_abi_refuses_other_parameters"
+    library ' int b;' '' '' && ! abi --update && contains INCOMPATIBLE && abi --update --break && abi
+    check "check_abi_refuses_a_function_that_has_gone"
+fi
+
 # ---- deps -----------------------------------------------------------------------------------------------------------------
 
 mkdir -p bin
 printf '#!/bin/sh\nexit 1\n' >bin/dpkg-query
 chmod +x bin/dpkg-query
-PATH=$PWD/bin:$PATH DURITE_NO_INSTALL=1 "$tools/deps" build >output 2>&1
-[ $? -eq 1 ] && contains "missing: libc6-dev cmake"
+printf '#!/bin/sh\necho "$@" >>installed\n' >bin/apt-get
+printf '#!/bin/sh\necho "${FAKE_ID:-0}"\n' >bin/id
+printf '#!/bin/sh\n[ "$1" = -n ] && exit 1; exec "$@"\n' >bin/sudo
+chmod +x bin/*
+deps() { # VARIABLES...: of the environment
+    rm -f installed
+    env -u CI -u DURITE_NO_INSTALL "PATH=$PWD/bin:$PATH" "$@" "$tools/deps" build </dev/null >output 2>&1
+}
+deps DURITE_NO_INSTALL=1 CI=1
+[ $? -eq 2 ] && contains "missing: libc6-dev cmake" && contains "    apt-get install --no-install-recommends libc6-dev" && [ ! -f installed ]
 check "deps_names_what_is_missing"
+deps FAKE_ID=0 && grep -q "install -y .*libc6-dev" installed
+check "deps_installs_as_root_without_a_terminal"
+deps FAKE_ID=1000
+[ $? -eq 2 ] && contains "    sudo apt-get install --no-install-recommends libc6-dev" && [ ! -f installed ]
+check "deps_says_what_to_type_without_rights_and_terminal"
+deps FAKE_ID=1000 CI=1
+[ $? -eq 2 ] && contains "no sudo without a password" && [ ! -f installed ]
+check "deps_needs_rights_in_ci"
+on_terminal() { # ANSWER
+    rm -f installed
+    echo "$1" | env -u CI -u DURITE_NO_INSTALL "PATH=$PWD/bin:$PATH" script -qec "$tools/deps build" /dev/null >output 2>&1
+}
+if command -v script >/dev/null; then
+    on_terminal n
+    [ $? -eq 2 ] && contains "[y/N]" && [ ! -f installed ] && on_terminal y && grep -q "install -y" installed
+    check "deps_asks_on_a_terminal"
+fi
 "$tools/deps" nonsense >output 2>&1
 [ $? -eq 2 ] && contains "unknown group nonsense"
 check "deps_refuses_an_unknown_group"

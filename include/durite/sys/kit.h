@@ -116,6 +116,14 @@ typedef struct dur_kit_compare_options {
 DUR_API int dur_kit_compare(const dur_kit_factory *left, const dur_kit_factory *right,
                             const dur_kit_compare_options *options, char **story, dur_error *err);
 
+/*
+ * Load a store that is a shared object and make its schemes known to dur_open: what --load of durite-kit and
+ * durite-stress does.  The object has the function durite_store_module (sys/store.h); it is never unloaded.  A path
+ * without a slash is looked for where the system looks for libraries.  Codes: DUR_ENOTFOUND (no such file, or it cannot
+ * be loaded, or it has no such function: the message says which), those of the function.  Since 0.1.
+ */
+DUR_API int dur_kit_load(const char *path, dur_error *err);
+
 DUR_END_DECLS
 
 #endif

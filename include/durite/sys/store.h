@@ -14,6 +14,14 @@
 
 DUR_BEGIN_DECLS
 
+/*
+ * A store in a shared object of its own has this one function, not we: it makes the store's schemes known with
+ * dur_provider_register, and is called once, when somebody loads the object (dur_kit_load; durite-kit and durite-stress
+ * with --load).  Link the object with libdurite's shared library, as the program that loads it is.
+ */
+#define DUR_STORE_MODULE "durite_store_module"
+DUR_API int durite_store_module(dur_error *err);
+
 /* Keep a store open beyond its handle: one more / one less dur_provider_close is needed. */
 DUR_API dur_provider *dur_store_retain(dur_provider *store);
 
