@@ -300,6 +300,31 @@ static void ours_delays_follow_the_stores_time(kit *t) {
     TAKE_WORK(1);
 }
 
+/* Said again it is said anew: who waits for the next one is told. */
+static void ours_same_custom_status_has_a_new_version(kit *t) {
+    bool changed = false;
+    const char *status = NULL;
+    uint64_t version = 0;
+    kit_create(t, "a");
+    STEP("a", 1, ev_status(2, "same"));
+    STEP("a", 1, ev_status(3, "same"));
+    MUST(dur_store_get_custom_status(t->p, t->arena, "a", 1, &changed, &status, &version, ERR));
+    THAT(changed);
+    TEXT(status, "same");
+    SAME(version, 2);
+}
+
+static void ours_events_are_read_by_their_ids(kit *t) {
+    const dur_event_row later = kit_row(t, "a", 1, ev_scheduled(3));
+    const dur_event_row first[] = { kit_row(t, "a", 1, ev_scheduled(2)), kit_row(t, "a", 1, ev_started(1)) };
+    dur_event_row *rows = NULL;
+    MUST(dur_store_append(t->p, "a", 1, &later, 1, ERR));
+    MUST(dur_store_append(t->p, "a", 1, first, 2, ERR));
+    SAME(kit_history(t, "a", 1, &rows), 3);
+    for (uint64_t i = 0; i < 3; i++)
+        SAME(rows[i].event_id, i + 1);
+}
+
 static void ours_custom_status_over_executions(kit *t) {
     bool changed = false;
     const char *status = NULL;
@@ -355,6 +380,8 @@ const kit_check kit_ours_contract[] = {
     CHECK(ours_jumping_wall_clock),
     CHECK(ours_first_in_first_out_when_the_clock_jumps),
     CHECK(ours_delays_follow_the_stores_time),
+    CHECK(ours_same_custom_status_has_a_new_version),
+    CHECK(ours_events_are_read_by_their_ids),
     CHECK(ours_custom_status_over_executions),
     CHECK(ours_bad_arguments),
     CHECKS_END,

@@ -384,6 +384,23 @@ static void ours_next_message_was_not_seen(kit *t) {
 }
 
 /* A pause outlasts the execution in which it was asked for. */
+/* It was due before the last round, and came after it. */
+static void ours_late_message_was_not_seen(kit *t) {
+    post at = hold(t, "a");
+    kit_advance(t, 100);
+    dur_round round = ROUND(&at, .turns = NULL);
+    dur_message_row late = kit_raised(t, "a", "late", "");
+    late.due_ms = round.now_ms - 50;
+    MUST(kit_put(t, late));
+    dur_turn_commit turn = NEXT(&at, EVENTS(ev_external(2, "x")));
+    turn.keep_lease = false;
+    turn.seen_id = round.seen_id;
+    turn.seen_now_ms = round.now_ms;
+    (void)ROUND(&at, .turns = &turn, .turn_count = 1);
+    SAME(turn.error.code, DUR_OK);
+    SAME(TAKE("a").message_count, 1);
+}
+
 static void ours_pause_outlasts_a_continue_as_new(kit *t) {
     NEEDS("set_suspended", "get_instance");
     post at = hold(t, "a");
@@ -427,12 +444,12 @@ static void ours_every_dead_owner_is_counted(kit *t) {
     for (uint64_t i = 1; i <= 3; i++) {
         const char *owner = kit_format(t, "dead-%llu", (unsigned long long)i);
         kit_owner(t, owner);
-        MUST(kit_put_work(t, kit_activity(t, "a", i)));
-        SAME(WORKS(got, .owner = owner), 1);
+        MUST(kit_put_work(t, kit_activity_in(t, "a", 1, i, kit_format(t, "s%d", (int)i), NULL)));
+        SAME(WORKS(got, .owner = owner, SESSION(owner)), 1);
     }
     dur_owner_report report = outlive(t);
     SAME(report.taken_over, 3);
-    SAME(report.freed, 3);
+    SAME(report.freed, 3); /* rows, not sessions */
 }
 
 /* Whoever takes it next without asking for suspects does not run it alone. */
@@ -453,6 +470,62 @@ static void ours_ordinary_fetch_takes_the_mark_away(kit *t) {
 }
 
 /* The fewest crashes alone go first, whatever handlers and pinned versions they have. */
+static void work_dies_with(kit *t, const char *owner, dur_fetch_kind kind) {
+    dur_leased_work got[4];
+    kit_owner(t, owner);
+    SAME(WORKS(got, .owner = owner, .kind = kind), 1);
+    outlive(t);
+}
+
+static void ours_ordinary_fetch_takes_the_mark_from_work(kit *t) {
+    NEEDS_OWNERS();
+    dur_leased_work got[4];
+    kit_owner(t, "alive");
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    work_dies_with(t, "d1", DUR_FETCH_FRESH);
+    work_dies_with(t, "d2", DUR_FETCH_FRESH);
+    kit_owner(t, "leaves");
+    SAME(WORKS(got, .owner = "leaves", .kind = DUR_FETCH_SUSPECT), 1);
+    if (got[0].crashes == 0) kit_skip(t, "the store counts no crashes");
+    MUST(dur_store_owner_release(t->p, "leaves", ERR));
+    work_dies_with(t, "d3", DUR_FETCH_ANY);
+    SAME(WORKS(got, .owner = "alive", .kind = DUR_FETCH_SUSPECT), 1);
+    SAME(got[0].crashes, 3);
+    SAME(got[0].crashes_alone, 0);
+}
+
+static void ours_blamed_instance_does_not_run_alone(kit *t) {
+    NEEDS_OWNERS();
+    NEEDS("blame");
+    dur_orchestration_item got[4];
+    kit_owner(t, "alive");
+    MUST(kit_put(t, kit_start(t, "a")));
+    dies_with(t, "d1", DUR_FETCH_FRESH);
+    dies_with(t, "d2", DUR_FETCH_FRESH);
+    kit_owner(t, "d3");
+    SAME(TURNS(got, .owner = "d3", .kind = DUR_FETCH_SUSPECT), 1);
+    MUST(dur_store_blame(t->p, got[0].lock_token, ERR));
+    outlive(t);
+    SAME(TURNS(got, .owner = "alive", .kind = DUR_FETCH_SUSPECT), 1);
+    SAME(got[0].crashes, 3);
+    SAME(got[0].crashes_alone, 0);
+}
+
+static void ours_owner_without_a_timeout_has_ten_seconds(kit *t) {
+    NEEDS_OWNERS();
+    if (t->factory->advance == NULL) kit_skip(t, "time is not the kit's");
+    MUST(dur_store_owner_register(t->p, &(dur_owner_options){ .owner = "alive", .timeout_ms = 60000 }, ERR));
+    MUST(dur_store_owner_register(t->p, &(dur_owner_options){ .owner = "silent" }, ERR));
+    kit_advance(t, 9000);
+    SAME(beat(t, "alive").taken_over, 0);
+    uint32_t taken = 0;
+    for (int i = 0; i < 4; i++) {
+        kit_advance(t, 1000);
+        taken += beat(t, "alive").taken_over;
+    }
+    SAME(taken, 1);
+}
+
 static void ours_suspects_of_all_handlers_have_one_order(kit *t) {
     NEEDS_OWNERS();
     dur_orchestration_item got[4];
@@ -544,6 +617,48 @@ static void ours_renewal_of_a_session_does_not_end_it(kit *t) {
     NO_WORK_AS(SESSION("other"));
 }
 
+static void ours_renewal_is_no_activity_of_a_session(kit *t) {
+    static const char *const nodes[] = { "A" };
+    uint64_t renewed = 9, third = t->lock_ms / 3;
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 1, "s", NULL)));
+    TAKE_WORK_AS(1, SESSION("A"));
+    kit_advance(t, third);
+    MUST(dur_store_renew_session_lock(t->p, nodes, 1, t->lock_ms, 10 * t->lock_ms, &renewed, ERR));
+    SAME(renewed, 1);
+    MUST(dur_store_renew_session_lock(t->p, nodes, 1, t->lock_ms, third / 2, &renewed, ERR));
+    SAME(renewed, 0);
+}
+
+static void ours_session_is_renewed_for_the_time_that_is_said(kit *t) {
+    static const char *const nodes[] = { "A" };
+    uint64_t renewed = 9;
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 1, "s", NULL)));
+    dur_leased_work work = TAKE_WORK_AS(1, SESSION("A"));
+    MUST(dur_store_renew_session_lock(t->p, nodes, 1, 100 * t->lock_ms, 10 * t->lock_ms, &renewed, ERR));
+    SAME(renewed, 1);
+    MUST(dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 2, "s", NULL)));
+    kit_expire(t); /* the time of the claim is over */
+    NO_WORK_AS(SESSION("B"));
+    TAKE_WORK_AS(2, SESSION("A"));
+}
+
+static void ours_session_whose_work_runs_is_kept(kit *t) {
+    NEEDS_OWNERS();
+    dur_leased_work got[4];
+    uint64_t removed = 9;
+    kit_owner(t, "me");
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 1, "s", NULL)));
+    SAME(WORKS(got, .owner = "me", SESSION("node")), 1);
+    kit_advance(t, t->lock_ms / 2);
+    THAT(beat(t, "me").still_ours);
+    MUST(dur_store_cleanup_orphaned_sessions(t->p, t->lock_ms / 4, &removed, ERR)); /* it runs for long */
+    SAME(removed, 0);
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 2, "s", NULL)));
+    NO_WORK_AS(SESSION("other"));
+    TAKE_WORK_AS(2, SESSION("node"));
+}
+
 static void ours_row_that_is_gone_does_not_keep_others(kit *t) {
     NEEDS("return_works", "check_works");
     for (uint64_t id = 1; id <= 3; id++)
@@ -579,15 +694,22 @@ const kit_check kit_ours_corners[] = {
     CHECK(ours_room_in_a_queue_is_for_delayed_messages_too),
     CHECK(ours_rest_of_a_seen_queue_is_no_reason),
     CHECK(ours_next_message_was_not_seen),
+    CHECK(ours_late_message_was_not_seen),
     CHECK(ours_pause_outlasts_a_continue_as_new),
     CHECK(ours_lane_does_not_sleep_over_work_of_its_turn),
     CHECK(ours_every_dead_owner_is_counted),
     CHECK(ours_ordinary_fetch_takes_the_mark_away),
+    CHECK(ours_ordinary_fetch_takes_the_mark_from_work),
+    CHECK(ours_blamed_instance_does_not_run_alone),
+    CHECK(ours_owner_without_a_timeout_has_ten_seconds),
     CHECK(ours_suspects_of_all_handlers_have_one_order),
     CHECK(ours_round_tells_how_suspect_work_is),
     CHECK(ours_crash_in_company_is_never_told_when_an_instance_is_blamed),
     CHECK(ours_work_of_an_owner_keeps_its_session_active),
     CHECK(ours_renewal_of_a_session_does_not_end_it),
+    CHECK(ours_renewal_is_no_activity_of_a_session),
+    CHECK(ours_session_is_renewed_for_the_time_that_is_said),
+    CHECK(ours_session_whose_work_runs_is_kept),
     CHECK(ours_row_that_is_gone_does_not_keep_others),
     CHECKS_END,
 };

@@ -556,6 +556,9 @@ static void ours_messages_alone_are_no_instance(kit *t) {
     THAT(!found);
     REFUSED(DUR_ENOTFOUND, NULL, dur_store_get_instance(t->p, t->arena, "a", &row, ERR));
     REFUSED(DUR_ENOTFOUND, NULL, dur_store_set_suspended(t->p, "a", "why", ERR));
+    MUST(kit_put(t, kit_start(t, "a"))); /* with a start they are */
+    MUST(dur_store_get_instance_stats(t->p, t->arena, "a", &found, &stats, ERR));
+    THAT(found);
 }
 
 static void ours_watch_that_is_asked_looks(kit *t) {

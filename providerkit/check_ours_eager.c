@@ -192,6 +192,34 @@ static void ours_consumed_row_moves_its_session(kit *t) {
     SAME(renewed, 1);
 }
 
+#define LONG "a-node-whose-name-is-longer-than-what-a-short-column-holds-of-it-"
+
+static void ours_eager_lock_tells_nodes_apart(kit *t) {
+    NEEDS("commit_turns", "owner_register");
+    MUST(kit_put_work(t, kit_activity_in(t, "b", 1, 9, "s", NULL)));
+    TAKE_WORK_AS(9, SESSION(LONG "1"));
+    dur_turn_commit commit = FIRST_TURN("a", kit_activity(t, "a", 2), kit_activity_in(t, "a", 1, 3, "s", NULL));
+    owned(t, &commit);
+    commit.worker_items[0].lock_token = "eager-1";
+    commit.worker_items[1].lock_token = "eager-2";
+    commit.session_owner = LONG "2";
+    committed(t, &commit);
+    THAT(!commit.worker_items[1].locked);
+    TAKE_WORK_AS(3, SESSION(LONG "1"));
+}
+
+/* As by a fetch: the node may come back. */
+static void ours_eager_claim_outlives_its_owner(kit *t) {
+    NEEDS("commit_turns", "owner_register", "owner_release");
+    dur_turn_commit commit = FIRST_TURN("a", kit_activity_in(t, "a", 1, 2, "s", NULL));
+    owned(t, &commit);
+    commit.worker_items[0].lock_token = "eager-1";
+    committed(t, &commit);
+    MUST(dur_store_owner_release(t->p, "me", ERR));
+    NO_WORK_AS(SESSION("other"));
+    TAKE_WORK_AS(2, SESSION("node"));
+}
+
 const kit_check kit_ours_eager[] = {
     CHECK(ours_eager_lock_is_a_lock),
     CHECK(ours_eager_lock_without_an_owner_ends),
@@ -203,5 +231,7 @@ const kit_check kit_ours_eager[] = {
     CHECK(ours_eager_lock_without_session_owner),
     CHECK(ours_eager_lock_of_a_failed_turn),
     CHECK(ours_consumed_row_moves_its_session),
+    CHECK(ours_eager_lock_tells_nodes_apart),
+    CHECK(ours_eager_claim_outlives_its_owner),
     CHECKS_END,
 };

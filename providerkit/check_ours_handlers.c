@@ -110,6 +110,12 @@ static void ours_handlers_choose_works(kit *t) {
     SAME(works[0].ref.activity_id, CROWD + 1);
     MUST(dur_store_fetch_works(t->p, t->arena, &how, works, &count, ERR));
     SAME(count, 0);
+    dur_message_row nameless = kit_activity(t, "a", CROWD + 2);
+    nameless.handler = NULL;
+    MUST(kit_put_work(t, nameless)); /* it needs none, and any node may take it that has one */
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, works, &count, ERR));
+    SAME(count, 1);
+    SAME(works[0].ref.activity_id, CROWD + 2);
     SAME(TAKE_WORK(1).attempt_count, 1);
 }
 
@@ -125,6 +131,9 @@ static void ours_unserved_is_told(kit *t) {
     MUST(kit_put(t, kit_start_as(t, "a", "Wanted", NULL)));
     MUST(kit_put(t, kit_start_as(t, "b", "Wanted", NULL)));
     SAME(unserved(t, DUR_UNSERVED_INSTANCE, "Wanted@"), 1);
+    MUST(kit_put(t, kit_start_as(t, "c", "Missed", NULL))); /* so many of each handler */
+    SAME(unserved(t, DUR_UNSERVED_INSTANCE, "Wanted@"), 1);
+    SAME(unserved(t, DUR_UNSERVED_INSTANCE, "Missed@"), 1);
     SAME(unserved(t, DUR_UNSERVED_CANCEL, "Wanted@"), 0);
     THAT(kit_instance(t, "a").unserved);
     MUST(kit_put(t, kit_cancel(t, "b", "why")));

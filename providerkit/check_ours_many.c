@@ -335,6 +335,45 @@ static void ours_texts_come_back_whole(kit *t) {
     TEXT(kit_instance(t, "b").suspended, reason);
 }
 
+/* What waits to start is shown as it is stored, so that somebody can say that it will not. */
+static void ours_waiting_start_is_shown_whole(kit *t) {
+    NEEDS("get_instance");
+    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
+                           .instance = "a",
+                           .orchestration = KIT_NAME,
+                           .input = long_text(t, 256 << 10),
+                           .execution_id = 1 };
+    dur_message_row start = kit_message(t, &item);
+    MUST(kit_put(t, start));
+    THAT(kit_equal_text(kit_instance(t, "a").pending_start, start.json));
+}
+
+static void ours_letters_are_whole(kit *t) {
+    NEEDS("dead_letter_messages", "dead_letter_work", "list_dead_letters");
+    const char *reason = long_text(t, 2000);
+    dur_dead_letter *letters = NULL;
+    size_t count = 0;
+    kit_create(t, "a");
+    dur_message_row message = kit_raised(t, "a", "go", long_text(t, 256 << 10));
+    MUST(kit_put(t, message));
+    uint64_t id = TAKE("a").messages[0].id;
+    MUST(dur_store_dead_letter_messages(t->p, "a", &id, 1, reason, ERR));
+    dur_work_item item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                           .instance = "a",
+                           .execution_id = 1,
+                           .id = 2,
+                           .name = "Act",
+                           .input = long_text(t, 256 << 10) };
+    dur_message_row work = kit_message(t, &item);
+    MUST(kit_put_work(t, work));
+    MUST(dur_store_dead_letter_work(t->p, TAKE_WORK(2).lock_token, reason, ERR));
+    MUST(dur_store_list_dead_letters(t->p, t->arena, 0, 0, &letters, &count, ERR));
+    SAME(count, 2);
+    THAT(kit_equal_text(letters[0].json, message.json) && kit_equal_text(letters[1].json, work.json));
+    TEXT(letters[0].reason, reason);
+    TEXT(letters[1].reason, reason);
+}
+
 static void ours_empty_texts_are_texts(kit *t) {
     kit_create(t, "a");
     STEP("a", 1, ev_status(2, ""), ev_set(3, "k", ""));
@@ -351,6 +390,15 @@ static void ours_empty_texts_are_texts(kit *t) {
     MUST(kit_put(t, kit_queued(t, "a", "", "x")));
     dur_orchestration_item item = TAKE("a");
     TEXT(item.messages[0].queue, "");
+    if (!dur_store_has(t->p, "set_suspended") || !dur_store_has(t->p, "get_instance")) return;
+    kit_create(t, "c");
+    MUST(dur_store_set_suspended(t->p, "c", "", ERR)); /* a reason that says nothing, and not none */
+    TEXT(kit_instance(t, "c").suspended, "");
+    MUST(kit_put(t, kit_raised(t, "c", "go", "")));
+    NOTHING();
+    MUST(dur_store_set_suspended(t->p, "c", NULL, ERR));
+    TEXT(kit_instance(t, "c").suspended, NULL);
+    TAKE("c");
 }
 
 /* ---- a crowd in front -------------------------------------------------------------------------------------------- */
@@ -428,6 +476,8 @@ const kit_check kit_ours_many[] = {
     CHECK(ours_births_have_64_bits),
     CHECK(ours_long_times_do_not_wrap),
     CHECK(ours_texts_come_back_whole),
+    CHECK(ours_waiting_start_is_shown_whole),
+    CHECK(ours_letters_are_whole),
     CHECK(ours_empty_texts_are_texts),
     CHECK(ours_crowd_of_instances_hides_nobody),
     CHECK(ours_crowd_of_works_hides_nobody),

@@ -40,6 +40,8 @@ static void ours_lease_holds_while_its_owner_lives(kit *t) {
     MUST(kit_put_work(t, kit_activity(t, "a", 1)));
     dur_orchestration_item item = ACQUIRE("me", "a");
     dur_leased_work work = work_of(t, "me", 1);
+    MUST(dur_store_renew_orchestration_item_lock(t->p, item.lock_token, 1, ERR)); /* which changes nothing */
+    MUST(dur_store_renew_work_item_lock(t->p, work.lock_token, 1, ERR));
     LIVE(t->lock_ms * 5, "me"); /* far beyond every lock time */
     NOTHING();
     NO_WORK();
@@ -413,6 +415,16 @@ static void ours_crash_in_company_is_told_when_the_company_came_back(kit *t) {
     told(t, 3, 1);
 }
 
+static void ours_crash_in_company_is_told_when_the_company_was_buried(kit *t) {
+    NEEDS_DOUBTS();
+    NEEDS("dead_letter_work");
+    dur_leased_work got[4];
+    crash_in_company(t);
+    SAME(works_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    MUST(dur_store_dead_letter_work(t->p, got[0].lock_token, "why", ERR));
+    told(t, 3, 1);
+}
+
 static void ours_crash_in_company_is_never_told_when_the_company_is_blamed(kit *t) {
     NEEDS_DOUBTS();
     dur_leased_work got[4];
@@ -737,6 +749,7 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_parked_instance_is_no_suspect),
     CHECK(ours_crash_in_company_is_told_when_the_company_has_ended),
     CHECK(ours_crash_in_company_is_told_when_the_company_came_back),
+    CHECK(ours_crash_in_company_is_told_when_the_company_was_buried),
     CHECK(ours_crash_in_company_is_never_told_when_the_company_is_blamed),
     CHECK(ours_crash_in_company_is_never_told_when_the_company_was_cancelled),
     CHECK(ours_crash_in_company_is_never_told_when_the_company_was_removed),

@@ -262,11 +262,13 @@ static void ours_round_sees_its_own_writes(kit *t) {
     SAME(round.held_count, 1);
     /* the completion of the work comes back in the round that acks it */
     dur_message_row done = kit_finished(t, "a", 1, 2, "r");
-    dur_work_ack acks[] = { { .lock_token = round.works[0].lock_token, .ref = round.works[0].ref, .completion = &done },
+    dur_work_ack acks[] = { { .lock_token = "no-such-token" },
+                            { .lock_token = round.works[0].lock_token, .ref = round.works[0].ref, .completion = &done },
                             { .lock_token = "no-such-token" } };
-    round = ROUND(&me, .acks = acks, .ack_count = 2, .fetch = &me.fetch);
-    SAME(acks[0].error.code, DUR_OK);
-    SAME(acks[1].error.code, DUR_ELEASE);
+    round = ROUND(&me, .acks = acks, .ack_count = 3, .fetch = &me.fetch);
+    SAME(acks[0].error.code, DUR_ELEASE);
+    SAME(acks[1].error.code, DUR_OK);
+    SAME(acks[2].error.code, DUR_ELEASE);
     SAME(round.held_count, 1);
     THAT(kit_says(round.held[0].message.json, "ActivityCompleted"));
 }
@@ -466,6 +468,37 @@ static void ours_lanes_are_apart(kit *t) {
     SAME(first.item_count + second.item_count, 0);
 }
 
+/* The leases are the owner's: another lane of it, or its end, frees them. */
+static void ours_closed_lane_leaves_leases_to_their_owner(kit *t) {
+    NEEDS_LANES();
+    NEEDS("owner_register", "owner_release");
+    desk me = open_desk(t, "me");
+    parked(t, &me, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_store_lane_close(t->lanes[--t->lane_count]);
+    NOTHING();
+}
+
+/* It was acquired beside the lane, and something came before the lane had it. */
+static void ours_lease_brings_what_it_has_missed(kit *t) {
+    NEEDS_LANES();
+    NEEDS("owner_register", "fetch_turns");
+    desk me = open_desk(t, "me");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = ACQUIRE("me", "a");
+    MUST(kit_put(t, kit_raised(t, "a", "missed", "")));
+    dur_turn_commit turn = NEXT(&me, &item, 1, EVENTS(ev_external(2, "go")));
+    turn.consumed = &item.messages[0].id;
+    turn.consumed_count = 1;
+    dur_round round = ROUND(&me, .turns = &turn, .turn_count = 1);
+    SAME(turn.error.code, DUR_OK);
+    if (!turn.lease_kept) kit_skip(t, "the store keeps no leases");
+    if (round.held_count == 0) round = ROUND(&me, .turns = NULL);
+    SAME(round.held_count, 1);
+    THAT(kit_says(round.held[0].message.json, "missed"));
+}
+
 static void ours_closed_lane_gives_its_leases_up(kit *t) {
     NEEDS_LANES();
     NEEDS("owner_register", "owner_release");
@@ -529,6 +562,8 @@ const kit_check kit_ours_rounds[] = {
     CHECK(ours_lane_history),
     CHECK(ours_lane_wakes_up),
     CHECK(ours_lanes_are_apart),
+    CHECK(ours_closed_lane_leaves_leases_to_their_owner),
+    CHECK(ours_lease_brings_what_it_has_missed),
     CHECK(ours_closed_lane_gives_its_leases_up),
     CHECK(ours_round_tells_of_suspects_and_old_work),
     CHECKS_END,

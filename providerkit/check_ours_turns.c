@@ -102,11 +102,11 @@ static void ours_turn_consumes_listed_messages_only(kit *t) {
         MUST(kit_put(t, kit_raised(t, "a", kit_format(t, "m%d", i), "")));
     dur_orchestration_item item = TAKE("a");
     MUST(kit_put(t, kit_raised(t, "a", "m3", ""))); /* between run and commit */
-    uint64_t ids[] = { item.messages[0].id, item.messages[2].id, 987654321 };
+    uint64_t ids[] = { 987654322, item.messages[0].id, item.messages[2].id, 987654321 };
     dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(2, "m0")));
     commit.consume_listed = true;
     commit.consumed = ids;
-    commit.consumed_count = 3;
+    commit.consumed_count = 4;
     MUST(kit_commit(t, &commit));
     item = TAKE("a");
     SAME(item.message_count, 2);
@@ -180,10 +180,10 @@ static void ours_turn_drops_timers(kit *t) {
              MESSAGES(kit_timer(t, "a", 1, 4, due), kit_timer(t, "a", 1, 5, due), kit_timer(t, "b", 1, 4, due),
                       kit_timer(t, "a", 2, 4, due), kit_raised(t, "a", "go", ""))));
     item = TAKE("a");
-    dur_activity_ref dropped[] = { REF("a", 1, 4), REF("a", 1, 77) };
+    dur_activity_ref dropped[] = { REF("a", 1, 3), REF("a", 1, 4), REF("a", 1, 77) };
     dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(6, "go")));
     commit.timers_dropped = dropped;
-    commit.timers_dropped_count = 2;
+    commit.timers_dropped_count = 3;
     MUST(kit_commit(t, &commit));
     SAME(kit_depths(t).timer_queue, 3); /* 5, and those of another instance and another execution */
     kit_advance(t, 61000);
@@ -416,6 +416,8 @@ static void ours_take_over_takes_a_start_away(kit *t) {
     MUST(kit_put(t, kit_queued(t, "a", "q", "to the first")));
     MUST(kit_put(t, kit_child(t, "a", "two", 3)));
     MUST(kit_put(t, kit_raised(t, "a", "to the second", "")));
+    dur_message_row late = kit_queued(t, "a", "q", "to the second, and not due");
+    MUST(dur_store_enqueue_for_orchestrator(t->p, &late, 1000 * t->lock_ms, ERR));
     for (int i = 0; i < 2; i++) {
         dur_instance_row row = kit_instance(t, "a");
         THAT(row.start_pending && strstr(row.pending_start.data, i == 0 ? "one" : "two") != NULL);
@@ -441,7 +443,8 @@ static void ours_take_over_takes_a_start_away(kit *t) {
     REFUSED(DUR_ENOTFOUND, NULL, dur_store_get_instance(t->p, t->arena, "a", &none, ERR));
     NOTHING();
     SAME(kit_depths(t).orchestrator_queue, 0);
-    if (dur_store_has(t->p, "list_dead_letters")) SAME(kit_depths(t).dead_letters, 1);
+    SAME(kit_depths(t).timer_queue, 0);
+    if (dur_store_has(t->p, "list_dead_letters")) SAME(kit_depths(t).dead_letters, 2);
 }
 
 /* The same by whoever holds it: also what came meanwhile, and was not handed out, goes with the start. */

@@ -62,6 +62,20 @@ static void ours_watch_sees_every_commit(kit *t) {
     dur_store_watch_close(s.watch);
 }
 
+/* Who waits for an id learns that something runs under it: its first turn need not be told. */
+static void ours_watch_sees_a_start(kit *t) {
+    NEEDS("watch_open", "watch_wait", "enqueue_start");
+    scene s;
+    bool existed = true;
+    look(t, &s, "a");
+    quiet(t, &s);
+    dur_message_row start = kit_start(t, "a");
+    int code = dur_store_enqueue_start(t->p, &start, DUR_EXISTS_FAIL, 0, &existed, ERR);
+    told(t, &s, "a start");
+    dur_store_watch_close(s.watch);
+    SAME(code, DUR_OK);
+}
+
 static void ours_watch_sees_a_terminate(kit *t) {
     NEEDS("watch_open", "watch_wait", "commit_turns");
     scene s;
@@ -411,6 +425,7 @@ static void ours_round_tells_when_a_session_ends(kit *t) {
 
 const kit_check kit_ours_watches[] = {
     CHECK(ours_watch_sees_every_commit),
+    CHECK(ours_watch_sees_a_start),
     CHECK(ours_watch_sees_a_terminate),
     CHECK(ours_watch_sees_turns_that_keep_their_lease),
     CHECK(ours_watch_sees_turns_of_a_round),

@@ -632,7 +632,7 @@ typedef struct dur_instance_query {
 } dur_instance_query;
 
 typedef struct dur_bulk_filter {
-    const char *const *instance_ids; /* NULL: all */
+    const char *const *instance_ids; /* NULL: all; an array of none: none */
     size_t instance_id_count;
     uint64_t completed_before_ms; /* 0: any */
     size_t limit;                 /* 0: 1000.  Of roots that are deleted; of instances of which executions are deleted:
@@ -751,12 +751,12 @@ struct dur_provider_methods {
                              dur_error *err);
 
     /* Extend the sessions that one of the owners still holds and that were active less than idle_ms ago (0: none), to
-       extend_ms from now; how many. */
+       extend_ms from now; how many.  That is no activity of theirs. */
     int (*renew_session_lock)(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                               uint64_t idle_ms, uint64_t *renewed, dur_error *err);
-    /* Delete sessions that have no items and whose lock has ended, under an owner those that were not active for
-       idle_ms; how many.  Items that nobody runs and that the owner has no handler for (owner_register) are none of the
-       session's: another node takes them, and the session with them. */
+    /* Delete sessions that have no items, free or locked, and whose lock has ended, under an owner those that were not
+       active for idle_ms; how many.  Items that nobody runs and that the owner has no handler for (owner_register) are
+       none of the session's: another node takes them, and the session with them. */
     int (*cleanup_orphaned_sessions)(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
     /* Put a message into the orchestrator queue; visible at max(item->due_ms, now + delay_ms). */
@@ -792,6 +792,7 @@ struct dur_provider_methods {
      */
     int (*lane_rest)(dur_lane *lane, dur_rest *out, dur_error *err);
     int (*lane_rise)(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err);
+    /* Leases stay with their owner, as long as that lives. */
     void (*lane_close)(dur_lane *lane);
     /* Messages of a leased instance behind `after` (a message's id and due time), of one queue or (NULL) all that were
        handed out and all of its queues.  Those of a queue count as handed out; what lies before `after` and was not
@@ -869,9 +870,10 @@ struct dur_provider_methods {
        Fallback: look, then enqueue; message ids are not remembered. */
     int (*enqueue_existing)(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
     /* Learn of changes of an instance (status, custom status, KV, suspension, deletion), whoever made them and whether
-       or not the instance is there yet; of its first turn need not be told, for a start that waits is running, too.  A
-       change after watch_open makes the next watch_wait of each watch return DUR_OK; DUR_ETIMEOUT otherwise, with
-       timeout 0 at once, having looked all the same.  Spurious returns are allowed.  Fallback: polling. */
+       or not the instance is there yet; a start (enqueue_start) is told, its first turn need not be, for a start that
+       waits is running, too.  A change after watch_open makes the next watch_wait of each watch return DUR_OK;
+       DUR_ETIMEOUT otherwise, with timeout 0 at once, having looked all the same.  Spurious returns are allowed.
+       Fallback: polling. */
     int (*watch_open)(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
     int (*watch_wait)(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
     void (*watch_close)(dur_watch *watch);
@@ -910,7 +912,8 @@ struct dur_provider_methods {
     int (*prune_executions_bulk)(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
                                  dur_prune_result *out, dur_error *err);
 
-    /* Move what cannot be read out of the way, with the reason.  Fallback: it is consumed and logged. */
+    /* Move what cannot be read out of the way, with the reason.  Messages that are gone, or another instance's, do no
+       harm.  Fallback: it is consumed and logged. */
     int (*dead_letter_messages)(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
                                 const char *reason, dur_error *err);
     int (*dead_letter_work)(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
@@ -919,12 +922,12 @@ struct dur_provider_methods {
                              dur_dead_letter **out, size_t *count, dur_error *err);
     int (*delete_dead_letters)(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 
-    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch.  Once resumed, all its messages are
-       a reason to fetch it, those seen before the pause (seen_id), too.  A lane that holds it is asked to give it up
-       (asked), so that what its runtime has alone is written; or its lease ends, as a lease without a lane does, and
-       the acquisition is not counted, nor are the fetches of its messages.  A store with local work asks.
-       DUR_ENOTFOUND; DUR_ESTATE to suspend one that has ended (COMPLETED, FAILED), as is found under the lock that
-       writes: what it left would never be fetched. */
+    /* Suspend (reason, which may be empty) or resume (NULL): a suspended instance is skipped by fetch.  Once resumed,
+       all its messages are a reason to fetch it, those seen before the pause (seen_id), too.  A lane that holds it is
+       asked to give it up (asked), so that what its runtime has alone is written; or its lease ends, as a lease without
+       a lane does, and the acquisition is not counted, nor are the fetches of its messages.  A store with local work
+       asks. DUR_ENOTFOUND; DUR_ESTATE to suspend one that has ended (COMPLETED, FAILED), as is found under the lock
+       that writes: what it left would never be fetched. */
     int (*set_suspended)(dur_provider *self, const char *instance, const char *reason, dur_error *err);
 
     /* A copy of the whole store that can be opened, while it is used. */
