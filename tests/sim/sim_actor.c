@@ -113,8 +113,7 @@ void sim_actor_kill(size_t number) {
 void sim_actor_kill_late(size_t number) {
     sim_slot *slot = &sim_shared_memory->slots[number];
     slot->order = SIM_DIE_LATE;
-    atomic_store(&slot->turn, 1);
-    syscall(SYS_futex, &slot->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
+    sim_turn_give(&slot->turn);
     while (waitpid(slot->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     slot->pid = 0;
@@ -122,27 +121,34 @@ void sim_actor_kill_late(size_t number) {
     sim_shared_memory->changes++;
 }
 
-/* Until the turn is the machine's again.  false: the process is gone, or does not come back. */
-static bool wait_for_turn(sim_slot *slot) {
-    struct timespec begun, now;
-    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &begun);
-    while (atomic_load(&slot->turn) != 0) {
+/* Whoever has the turn: has it ended by itself? */
+static bool has_crashed(sim_slot *slot) {
+    int status = 0;
+    if (waitpid(slot->pid, &status, WNOHANG) != slot->pid) return false;
+    slot->pid = 0;
+    slot->state = SIM_ABSENT;
+    snprintf(sim_shared_memory->failure, sizeof(sim_shared_memory->failure), "%s ended by itself: %s %d", slot->name,
+             WIFSIGNALED(status) ? "signal" : "exit code", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return true;
+}
+
+/* Until the turn is the machine's again.  false: a process is gone, or does not come back. */
+static bool wait_for_turn(sim_common *all) {
+    uint64_t turns = 0;
+    struct timespec begun = { 0, 0 }, now;
+    while (atomic_load(&all->machine_turn) == 0) {
         struct timespec slice = { .tv_nsec = 200000000 };
-        syscall(SYS_futex, &slot->turn, FUTEX_WAIT, 1, &slice, NULL, 0);
-        if (atomic_load(&slot->turn) == 0) return true;
-        int status = 0;
-        if (waitpid(slot->pid, &status, WNOHANG) == slot->pid) {
-            slot->pid = 0;
-            slot->state = SIM_ABSENT;
-            snprintf(sim_shared_memory->failure, sizeof(sim_shared_memory->failure), "%s ended by itself: %s %d",
-                     slot->name, WIFSIGNALED(status) ? "signal" : "exit code",
-                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-            return false;
-        }
+        if (syscall(SYS_futex, &all->machine_turn, FUTEX_WAIT, 0, &slice, NULL, 0) == 0 || errno != ETIMEDOUT) continue;
+        uint64_t given = atomic_load(&all->turns);
+        sim_slot *slot = &all->slots[all->running];
         syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-        if (now.tv_sec - begun.tv_sec > STUCK_SECONDS) {
-            snprintf(sim_shared_memory->failure, sizeof(sim_shared_memory->failure), "%s does not come back",
-                     slot->name);
+        if (given != turns) { /* they go on among themselves */
+            turns = given;
+            begun = now;
+        } else if (has_crashed(slot)) {
+            return false;
+        } else if (now.tv_sec - begun.tv_sec > STUCK_SECONDS) {
+            snprintf(all->failure, sizeof(all->failure), "%s does not come back", slot->name);
             return false;
         }
     }
@@ -150,16 +156,18 @@ static bool wait_for_turn(sim_slot *slot) {
 }
 
 bool sim_actor_resume(size_t number, uint32_t quantum) {
-    sim_slot *slot = &sim_shared_memory->slots[number];
-    slot->quantum = quantum;
-    atomic_store(&slot->turn, 1);
-    syscall(SYS_futex, &slot->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
-    if (!wait_for_turn(slot)) {
-        sim_shared_memory->failed = true;
+    sim_common *all = sim_shared_memory;
+    all->slots[number].quantum = quantum;
+    all->running = number;
+    atomic_store(&all->machine_turn, 0);
+    sim_turn_give(&all->slots[number].turn);
+    if (!wait_for_turn(all)) {
+        all->failed = true;
         return false;
     }
-    if (slot->state == SIM_ENDED) bury(slot);
-    return slot->state != SIM_BROKEN;
+    sim_slot *last = &all->slots[all->running];
+    if (last->state == SIM_ENDED) bury(last);
+    return last->state != SIM_BROKEN;
 }
 
 /* ---- the judge ---- */

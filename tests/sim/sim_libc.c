@@ -78,11 +78,19 @@ void sim_note(const char *format, ...) {
 
 /* ---- whose turn it is ---- */
 
+void sim_turn_give(_Atomic uint32_t *turn) {
+    atomic_fetch_add(&sim_shared_memory->turns, 1);
+    atomic_store(turn, 1);
+    syscall(SYS_futex, turn, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 void sim_hand_over(sim_state state) {
     sim_slot *me = sim_me;
     me->state = state;
-    atomic_store(&me->turn, 0);
-    syscall(SYS_futex, &me->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
+    sim_slot *next = sim_schedule_next();
+    if (next == me) return;
+    atomic_store(&me->turn, 0); /* before anybody can give it back */
+    sim_turn_give(next != NULL ? &next->turn : &sim_shared_memory->machine_turn);
     while (atomic_load(&me->turn) == 0)
         syscall(SYS_futex, &me->turn, FUTEX_WAIT, 0, NULL, NULL, 0);
     if (me->order != SIM_DIE_LATE) return;

@@ -65,6 +65,9 @@ typedef struct sim_common {
     uint64_t changes; /* counts whatever may wake somebody: writes, unlocks, closes */
     uint64_t points;
     uint64_t begin_ns;
+    _Atomic uint32_t machine_turn; /* a futex, as in a slot */
+    _Atomic uint64_t turns;        /* given so far */
+    size_t running;                /* the slot that has got the last one */
     bool stalls; /* looks at clocks take long now and then */
     bool failed;
     char failure[2048];
@@ -88,8 +91,10 @@ void sim_trace(const char *who, const char *format, ...) DUR_PRINTF(2, 3);
 void sim_point(const char *what, long detail);
 /* Until one of fds is ready (how many are), the deadline (0), or, between two steps, an order (0). */
 int sim_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns);
-/* Back to the machine, in this state; returns when it is this actor's turn again. */
+/* On to whoever is next, in this state; returns when it is this actor's turn again. */
 void sim_hand_over(sim_state state);
+/* It is another's turn: a slot's, or the machine's. */
+void sim_turn_give(_Atomic uint32_t *turn);
 /* A write, truncate or sync: true, with errno set, if this one is to fail. */
 bool sim_write_fails(const char *what);
 int sim_real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
@@ -116,7 +121,8 @@ void sim_server_close(const char *name);
 /* ---- sim_actor.c: processes ---- */
 
 void sim_actor_spawn(const sim_seat *seat, const sim_part *part);
-/* One turn.  false: it broke a promise, crashed, or did not come back. */
+/* One turn, and those that follow without the machine: all->running is who had the last one.  false: somebody broke a
+   promise, crashed, or did not come back. */
 bool sim_actor_resume(size_t number, uint32_t quantum);
 void sim_actor_kill(size_t number);
 void sim_actor_kill_late(size_t number); /* by its own hand, when all that it has sent is with the server */
@@ -155,5 +161,7 @@ bool sim_trace_keep(char *path, size_t room);
 
 /* A run from its begin to its end; false: it failed, and the reason is in failure. */
 bool sim_schedule(sim_run *run);
+/* By an actor that stops: the next decision, where it is a turn and nothing else; NULL: the machine is asked. */
+sim_slot *sim_schedule_next(void);
 
 #endif

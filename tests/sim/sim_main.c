@@ -23,6 +23,7 @@
 
 #define JOBS_MAX 64
 #define BEGIN_NS 1000000000000u
+#define SERVER_BYTES 4096 /* of sim_common: as much as a server has mapped (clock/sim_clock.c) */
 #define STALLING 25                 /* percent of the runs */
 #define WALL_NS 1800000000000000000 /* what the wall clock is ahead of the other */
 
@@ -76,7 +77,9 @@ static sim_common *map_shared(void) {
     const char *path = getenv("DURITE_SIM_CLOCK");
     int fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
     int kind = fd >= 0 ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
-    if (fd >= 0 && ftruncate(fd, sizeof(sim_common)) != 0) return MAP_FAILED;
+    /* What the run before has left is cut off, but for the page that the server looks at: zeros cost nothing until they
+       are touched, and most of the trace and of the ledger never is. */
+    if (fd >= 0 && (ftruncate(fd, SERVER_BYTES) != 0 || ftruncate(fd, sizeof(sim_common)) != 0)) return MAP_FAILED;
     sim_common *all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, kind, fd, 0);
     if (fd >= 0) close(fd);
     return all;
@@ -89,7 +92,7 @@ static void make_shared(uint64_t seed, bool trace) {
         _exit(2);
     }
     uint64_t before_ns = all->mono_ns;
-    memset(&all->changes, 0, sizeof(*all) - offsetof(sim_common, changes));
+    memset(&all->changes, 0, SERVER_BYTES - offsetof(sim_common, changes)); /* the rest is zeros */
     all->seed = seed;
     all->mono_ns = before_ns >= BEGIN_NS ? before_ns + 3600000000000u : BEGIN_NS;
     all->wall_ns = WALL_NS;

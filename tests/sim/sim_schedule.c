@@ -3,11 +3,16 @@
  *
  * A decision is one actor and how many points it may pass.  When nobody can go on, time moves to the next deadline. The
  * first part of a run has faults; in the finale everybody is there, and all that can end must end.
+ *
+ * Most decisions are a turn and nothing else.  On SQLite those are made by the actor that stops, here as well: it goes
+ * on itself, or wakes who does, and the machine's process is not woken for it.  They are the same decisions.
  */
 #include "sim_machine.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define DECISIONS_MAX 20000         /* with faults */
 #define FINALE_DECISIONS_MAX 200000 /* without */
@@ -36,6 +41,9 @@ typedef struct actor {
     uint64_t owed; /* following a kept trace: points that it has passed ahead of that */
 } actor;
 
+/* The parts of a run, in their order. */
+typedef enum part { PLAY, LAST_LOOK, FINALE, STOPPING } part;
+
 /* How this run behaves; percentages are per thousand decisions. */
 typedef struct manner {
     bool by_priority;
@@ -43,6 +51,7 @@ typedef struct manner {
     unsigned kill, freeze, stop, error, jump;
 } manner;
 
+/* Shared by the machine and all actors. */
 typedef struct schedule {
     sim_run *run;
     sim_common *all;
@@ -51,11 +60,17 @@ typedef struct schedule {
     sim_rng rng;
     manner manner;
     bool finale;
+    part part;
+    size_t decisions, decisions_max; /* of this part */
+    uint64_t end_ns, ask_ns;         /* of the finale: it is over; the judge is not asked before */
+    bool direct;                     /* who stops may decide */
     int64_t jumped_ms; /* the wall clock, in all */
     uint64_t settled;  /* changes when notifications were last waited for */
     unsigned looks;    /* at quiet points so far: the judge itself wakes everybody */
     uint64_t look_ns;  /* not before */
 } schedule;
+
+static schedule *the_schedule;
 
 static sim_slot *slot_of(schedule *self, size_t i) {
     return &self->all->slots[i];
@@ -159,11 +174,15 @@ static bool resume(schedule *self, size_t i, const sim_decision *told) {
         step_in_memory(self, at);
         return true;
     }
-    sim_slot *slot = slot_of(self, i);
     uint32_t quantum = (uint32_t)sim_between(&self->rng, 1, self->manner.burst_max);
-    if (told->kind == SIM_DECIDED_TURN ? !resume_as_told(self, i, told)
-                                       : !sim_actor_resume(i, quantum) || !await_server(self, i, quantum))
-        return false;
+    self->direct = self->run->store == SIM_SQLITE && told->kind == SIM_DECIDED_NOTHING;
+    bool fine = told->kind == SIM_DECIDED_TURN ? resume_as_told(self, i, told)
+                                               : sim_actor_resume(i, quantum) && await_server(self, i, quantum);
+    if (self->direct) i = self->all->running;
+    self->direct = false;
+    if (!fine) return false;
+    at = &self->actors[i];
+    const sim_slot *slot = slot_of(self, i);
     if (slot->state != SIM_ABSENT) return true;
     settle(self, i);
     sim_trace("machine", "%s has ended%s%s", at->part.name, slot->done ? ", done" : "",
@@ -314,6 +333,16 @@ static void misfortune(schedule *self) {
     if (happens(self, m->jump)) jump(self);
 }
 
+/* The same choices, of which nothing comes; true: something would. */
+static bool misfortune_strikes(schedule *self) {
+    const manner *m = &self->manner;
+    const unsigned chances[] = { m->kill, m->freeze, m->stop, m->error, m->jump };
+    if (self->finale || self->run->calm) return false;
+    for (size_t i = 0; i < sizeof(chances) / sizeof(chances[0]); i++)
+        if (happens(self, chances[i])) return true;
+    return false;
+}
+
 static void choose_manner(schedule *self) {
     sim_rng rng = sim_stream(self->run->seed, "manner", 0);
     static const uint32_t bursts[] = { 1, 3, 10, 40, 200 };
@@ -399,7 +428,44 @@ static size_t chosen_by(schedule *self, sim_decision *told) {
     return choose(self);
 }
 
+static bool clients_finished(const schedule *self) {
+    for (size_t i = 0; i < self->count; i++)
+        if (self->actors[i].part.role == SIM_CLIENT && !self->actors[i].finished) return false;
+    return true;
+}
+
+static bool is_time_to_look(schedule *self) {
+    return self->all->mono_ns >= self->look_ns && is_quiet(self);
+}
+
+static bool is_time_to_ask(schedule *self) {
+    return clients_finished(self) && self->all->mono_ns >= self->ask_ns && is_quiet(self);
+}
+
+static void begin_part(schedule *self, part which, size_t decisions_max) {
+    self->part = which;
+    self->decisions = 0;
+    self->decisions_max = decisions_max;
+}
+
+/* Another decision, before the machine does something else or begins the next part? */
+static bool goes_on(schedule *self) {
+    if (self->decisions == self->decisions_max) return false;
+    switch (self->part) {
+    case PLAY:
+        return !clients_finished(self);
+    case LAST_LOOK:
+        return !is_time_to_look(self);
+    case FINALE:
+        return self->all->mono_ns < self->end_ns && !is_time_to_ask(self);
+    case STOPPING:
+        return true;
+    }
+    return false;
+}
+
 static bool decide(schedule *self) {
+    self->decisions++;
     sim_decision told = { 0 }, made = { .who = "-" };
     bool follows = sim_replay_next(&told);
     if (!follows) told.kind = SIM_DECIDED_NOTHING;
@@ -430,13 +496,34 @@ static bool decide(schedule *self) {
     return fine;
 }
 
-/* ---- a run ---- */
-
-static bool clients_finished(const schedule *self) {
-    for (size_t i = 0; i < self->count; i++)
-        if (self->actors[i].part.role == SIM_CLIENT && !self->actors[i].finished) return false;
+/* Does bring_back do nothing? */
+static bool nobody_is_due(schedule *self) {
+    for (size_t i = 0; i < self->count; i++) {
+        const actor *at = &self->actors[i];
+        if (at->frozen_ns != 0 && self->all->mono_ns >= at->frozen_ns) return false;
+        if (!present(self, i) && !at->finished && self->all->mono_ns >= at->back_ns) return false;
+    }
     return true;
 }
+
+sim_slot *sim_schedule_next(void) {
+    schedule *self = the_schedule;
+    sim_state state = sim_me->state;
+    if (!self->direct || state == SIM_ENDED || state == SIM_BROKEN || !goes_on(self) || !nobody_is_due(self))
+        return NULL;
+    sim_rng before = self->rng;
+    size_t i = misfortune_strikes(self) ? SIM_ACTORS_MAX : choose(self);
+    if (i == SIM_ACTORS_MAX) {
+        self->rng = before; /* the machine comes to the same, and does it */
+        return NULL;
+    }
+    self->decisions++;
+    slot_of(self, i)->quantum = (uint32_t)sim_between(&self->rng, 1, self->manner.burst_max);
+    self->all->running = i;
+    return slot_of(self, i);
+}
+
+/* ---- a run ---- */
 
 /* Nodes are stopped and come back with every handler; who is away comes back now. */
 static void begin_finale(schedule *self) {
@@ -453,19 +540,21 @@ static void begin_finale(schedule *self) {
 }
 
 static bool run_finale(schedule *self) {
+    uint64_t pause_ns = 500 * MS;
+    bool done = false;
     begin_finale(self);
-    uint64_t end_ns = self->all->mono_ns + FINALE_NS, pause_ns = 500 * MS;
-    uint64_t ask_ns = self->all->mono_ns + FOUND_OUT_NS;
-    for (size_t n = 0; n < FINALE_DECISIONS_MAX && self->all->mono_ns < end_ns; n++) {
-        if (!decide(self)) return false;
-        if (!clients_finished(self) || self->all->mono_ns < ask_ns || !is_quiet(self)) continue;
-        bool done = false;
+    begin_part(self, FINALE, FINALE_DECISIONS_MAX);
+    self->end_ns = self->all->mono_ns + FINALE_NS;
+    self->ask_ns = self->all->mono_ns + FOUND_OUT_NS;
+    do {
+        while (goes_on(self))
+            if (!decide(self)) return false;
+        if (!is_time_to_ask(self)) break;
         if (!sim_judge_run(self->run, SIM_JUDGE_DONE, &done)) return false;
         if (done) return true;
-        ask_ns = self->all->mono_ns + pause_ns;
+        self->ask_ns = self->all->mono_ns + pause_ns;
         pause_ns += pause_ns / 2;
-    }
-    bool done = false;
+    } while (goes_on(self));
     if (!sim_judge_run(self->run, SIM_JUDGE_DONE, &done)) return false;
     if (done && clients_finished(self)) return true;
     snprintf(self->all->failure, sizeof(self->all->failure), "stuck: not everything has ended (%s)",
@@ -473,33 +562,41 @@ static bool run_finale(schedule *self) {
     return false;
 }
 
+/* Who has ended stays away. */
+static bool is_somebody_left(schedule *self) {
+    bool left = false;
+    for (size_t i = 0; i < self->count; i++) {
+        if (!present(self, i)) self->actors[i].finished = true;
+        left = left || present(self, i);
+    }
+    return left;
+}
+
 static bool stop_all(schedule *self) {
     for (size_t i = 0; i < self->count; i++)
         stop(self, present(self, i) ? i : SIM_ACTORS_MAX);
-    for (size_t n = 0; n < FINALE_DECISIONS_MAX; n++) {
-        bool left = false;
-        for (size_t i = 0; i < self->count; i++) {
-            if (!present(self, i)) self->actors[i].finished = true; /* stays away */
-            left = left || present(self, i);
+    begin_part(self, STOPPING, FINALE_DECISIONS_MAX);
+    while (is_somebody_left(self)) {
+        if (!goes_on(self)) {
+            snprintf(self->all->failure, sizeof(self->all->failure), "a node does not stop");
+            return false;
         }
-        if (!left) return true;
-        if (!decide(self)) return false;
-    }
-    snprintf(self->all->failure, sizeof(self->all->failure), "a node does not stop");
-    return false;
-}
-
-/* The finale stops every node, and what they give back is looked at again: what was forgotten shows before that. */
-static bool look_before_finale(schedule *self) {
-    for (size_t n = 0; n < LAST_LOOK_DECISIONS_MAX; n++) {
-        if (self->all->mono_ns >= self->look_ns && is_quiet(self)) return look(self);
         if (!decide(self)) return false;
     }
     return true;
 }
 
+/* The finale stops every node, and what they give back is looked at again: what was forgotten shows before that. */
+static bool look_before_finale(schedule *self) {
+    begin_part(self, LAST_LOOK, LAST_LOOK_DECISIONS_MAX);
+    while (goes_on(self))
+        if (!decide(self)) return false;
+    return self->decisions == self->decisions_max || look(self);
+}
+
 static bool play(schedule *self) {
-    for (size_t n = 0; n < DECISIONS_MAX && !clients_finished(self); n++)
+    begin_part(self, PLAY, DECISIONS_MAX);
+    while (goes_on(self))
         if (!decide(self)) return false;
     if (!look_before_finale(self) || !run_finale(self)) return false;
     bool ignored = false;
@@ -507,24 +604,28 @@ static bool play(schedule *self) {
 }
 
 bool sim_schedule(sim_run *run) {
-    static schedule self;
-    memset(&self, 0, sizeof(self));
-    self.run = run;
-    self.all = sim_shared_memory;
-    self.rng = sim_stream(run->seed, "schedule", 0);
-    choose_manner(&self);
-    sim_part parts[SIM_ACTORS_MAX];
-    self.count = sim_plan(run, parts);
-    for (size_t i = 0; i < self.count; i++) {
-        self.actors[i].part = parts[i];
-        self.actors[i].seat = (sim_seat){ .run = run, .number = i };
-        self.actors[i].priority = sim_next(&self.rng);
-        self.actors[i].back_ns =
-            sim_chance(&self.rng, 70) ? 0 : self.all->mono_ns + sim_between(&self.rng, 1, 500) * MS;
+    schedule *self = mmap(NULL, sizeof(*self), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (self == MAP_FAILED) {
+        perror("mmap");
+        _exit(2);
     }
-    bool fine = play(&self);
-    if (!fine) self.all->failed = true;
-    for (size_t i = 0; i < self.count && !in_memory(&self); i++)
-        if (slot_of(&self, i)->pid != 0) sim_actor_kill(i);
+    the_schedule = self;
+    self->run = run;
+    self->all = sim_shared_memory;
+    self->rng = sim_stream(run->seed, "schedule", 0);
+    choose_manner(self);
+    sim_part parts[SIM_ACTORS_MAX];
+    self->count = sim_plan(run, parts);
+    for (size_t i = 0; i < self->count; i++) {
+        self->actors[i].part = parts[i];
+        self->actors[i].seat = (sim_seat){ .run = run, .number = i };
+        self->actors[i].priority = sim_next(&self->rng);
+        self->actors[i].back_ns =
+            sim_chance(&self->rng, 70) ? 0 : self->all->mono_ns + sim_between(&self->rng, 1, 500) * MS;
+    }
+    bool fine = play(self);
+    if (!fine) self->all->failed = true;
+    for (size_t i = 0; i < self->count && !in_memory(self); i++)
+        if (slot_of(self, i)->pid != 0) sim_actor_kill(i);
     return fine;
 }
