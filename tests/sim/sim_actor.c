@@ -128,7 +128,8 @@ static bool has_crashed(sim_slot *slot) {
     slot->pid = 0;
     slot->state = SIM_ABSENT;
     snprintf(sim_shared_memory->failure, sizeof(sim_shared_memory->failure), "%s ended by itself: %s %d", slot->name,
-             WIFSIGNALED(status) ? "signal" : "exit code", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+             WIFSIGNALED(status) ? "signal" : "exit code",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return true;
 }
 

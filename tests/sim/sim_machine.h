@@ -68,7 +68,7 @@ typedef struct sim_common {
     _Atomic uint32_t machine_turn; /* a futex, as in a slot */
     _Atomic uint64_t turns;        /* given so far */
     size_t running;                /* the slot that has got the last one */
-    bool stalls; /* looks at clocks take long now and then */
+    bool stalls;                   /* looks at clocks take long now and then */
     bool failed;
     char failure[2048];
     uint64_t trace_hash;

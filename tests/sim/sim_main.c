@@ -23,7 +23,7 @@
 
 #define JOBS_MAX 64
 #define BEGIN_NS 1000000000000u
-#define SERVER_BYTES 4096 /* of sim_common: as much as a server has mapped (clock/sim_clock.c) */
+#define SERVER_BYTES 4096           /* of sim_common: as much as a server has mapped (clock/sim_clock.c) */
 #define STALLING 25                 /* percent of the runs */
 #define WALL_NS 1800000000000000000 /* what the wall clock is ahead of the other */
 

@@ -64,10 +64,10 @@ typedef struct schedule {
     size_t decisions, decisions_max; /* of this part */
     uint64_t end_ns, ask_ns;         /* of the finale: it is over; the judge is not asked before */
     bool direct;                     /* who stops may decide */
-    int64_t jumped_ms; /* the wall clock, in all */
-    uint64_t settled;  /* changes when notifications were last waited for */
-    unsigned looks;    /* at quiet points so far: the judge itself wakes everybody */
-    uint64_t look_ns;  /* not before */
+    int64_t jumped_ms;               /* the wall clock, in all */
+    uint64_t settled;                /* changes when notifications were last waited for */
+    unsigned looks;                  /* at quiet points so far: the judge itself wakes everybody */
+    uint64_t look_ns;                /* not before */
 } schedule;
 
 static schedule *the_schedule;
