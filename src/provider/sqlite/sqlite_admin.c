@@ -50,10 +50,11 @@ static void handler_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *
 int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                          dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
     bool exists = false;
-    int code = dur__sq_reader(file, &conn, err);
+    int code = dur__sq_read_open(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_WHOLE, &row, err, "t", instance);
     if (code == DUR_OK && row != NULL) {
         exists = row_fill(arena, row, out);
@@ -61,7 +62,7 @@ int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *insta
         handler_fill(arena, row, out);
     }
     dur__sq_end(&row);
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     if (code == DUR_OK && !exists)
         code = dur_error_set(err, DUR_ENOTFOUND, false, "sqlite.get_instance", "instance \"%s\" not found", instance);
     return code;
@@ -77,39 +78,41 @@ static dur__sq_sql list_of(const dur_instance_query *query) {
 int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
                            dur_instance_row **out, size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    dur__sq_rows list = { NULL, 0, 0 };
-    int code = dur__sq_snapshot(file, &conn, err);
+    dur__sq_rows list = { .arena = arena };
+    int code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK)
         code = dur__sq_first(conn, list_of(query), &row, err, "tiittiiiti", query->after != NULL ? query->after : "",
                              (uint64_t)query->status, (uint64_t)query->suspended_only, query->name, query->id_prefix,
                              (uint64_t)query->roots_only, query->created_after_ms, query->created_before_ms,
                              query->parent, query->limit > 0 ? (uint64_t)query->limit : (uint64_t)INT64_MAX);
     while (code == DUR_OK && row != NULL) {
-        dur_instance_row *one = dur__sq_rows_add(&list, sizeof(*one));
+        dur_instance_row *one = dur__sq_rows_add(&list, 1, sizeof(*one));
         (void)row_fill(arena, row, one);
         if (one->start_pending) start_fill(arena, row, one);
         code = dur__sq_next(&row, err);
     }
     dur__sq_end(&row);
-    dur__sq_reader_done(file, conn);
-    *out = dur__sq_rows_take(&list, arena, sizeof(**out), count);
+    *out = dur__sq_rows_take(&list, count);
+    dur__sq_read_done(&read);
     return code;
 }
 
 int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
                             size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    dur__sq_rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { .arena = arena };
     uint64_t key = 0;
-    int code = dur__sq_snapshot(file, &conn, err);
+    int code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_KEY_OF, &key, 1, err, "t", instance);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EXECUTION_LIST, &row, err, "i", key);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
-        *(dur_execution_row *)dur__sq_rows_add(&list, sizeof(dur_execution_row)) =
+        *(dur_execution_row *)dur__sq_rows_add(&list, 1, sizeof(dur_execution_row)) =
             (dur_execution_row){ .execution_id = dur__sq_u64(row, 0),
                                  .status = (dur_status)dur__sq_u64(row, 1),
                                  .output = dur__sq_dup(arena, row, 2),
@@ -117,22 +120,23 @@ int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *in
                                  .completed_at_ms = dur__sq_u64(row, 4),
                                  .event_count = dur__sq_u64(row, 5) };
     }
-    dur__sq_reader_done(file, conn);
-    *out = dur__sq_rows_take(&list, arena, sizeof(**out), count);
+    *out = dur__sq_rows_take(&list, count);
+    dur__sq_read_done(&read);
     return code;
 }
 
 int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     dur__sq_conn *conn = NULL;
     uint64_t n[5] = { 0 }, executions = 0, events = 0, starts[2] = { 0 };
     memset(out, 0, sizeof *out);
-    int code = dur__sq_snapshot(file, &conn, err);
+    int code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_INSTANCES, n, 5, err, "");
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_STARTS, starts, 2, err, "");
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_EXECUTIONS, &executions, 1, err, "");
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_EVENTS, &events, 1, err, "");
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     *out = (dur_system_metrics){ .total_instances = n[0],
                                  .running = n[1],
                                  .completed = n[2],
@@ -146,16 +150,17 @@ int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_
 
 int dur__sq_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     dur__sq_conn *conn = NULL;
     uint64_t queue[2] = { 0 }, locked = 0, work = 0, dead = 0;
     uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
     memset(out, 0, sizeof *out);
-    int code = dur__sq_snapshot(file, &conn, err);
+    int code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_QUEUE, queue, 2, err, "i", now);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_LOCKED_QUEUE, &locked, 1, err, "ii", now, boot);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_WORK, &work, 1, err, "ii", now, boot);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_COUNT_DEAD, &dead, 1, err, "");
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     *out = (dur_queue_depths){ .orchestrator_queue = queue[0] - queue[1] - locked,
                                .timer_queue = queue[1],
                                .worker_queue = work,
@@ -166,13 +171,14 @@ int dur__sq_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_erro
 int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                dur_instance_stats *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     dur__sq_conn *conn = NULL;
     uint64_t of[2] = { 0 }, event_bytes = 0, kv[2] = { 0 }, queue = 0;
     dur_event_row *events = NULL;
     size_t event_count = 0;
     *found = false;
     memset(out, 0, sizeof *out);
-    int code = dur__sq_snapshot(file, &conn, err);
+    int code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_INSTANCE_READ, of, 2, err, "t", instance);
     uint64_t key = of[0], execution = of[1];
     *found = execution != 0;
@@ -184,7 +190,7 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
         event_bytes += events[i].json.size;
     if (code == DUR_OK && *found) code = dur__sq_get(conn, DUR__SQ_STATS_KV, kv, 2, err, "i", key);
     if (code == DUR_OK && *found) code = dur__sq_get(conn, DUR__SQ_QUEUE_COUNT_NAMED, &queue, 1, err, "i", key);
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     *out = (dur_instance_stats){ .history_event_count = event_count,
                                  .history_size_bytes = event_bytes,
                                  .queue_pending_count = queue,
@@ -196,22 +202,23 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
 int dur__sq_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
                               dur_dead_letter **out, size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    dur__sq_rows list = { NULL, 0, 0 };
-    int code = dur__sq_reader(file, &conn, err);
+    dur__sq_rows list = { .arena = arena };
+    int code = dur__sq_read_open(&read, &conn, err);
     if (code == DUR_OK)
         code = dur__sq_first(conn, DUR__SQ_DEAD_LIST, &row, err, "ii", after_id,
                              limit > 0 ? (uint64_t)limit : (uint64_t)INT64_MAX);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
-        *(dur_dead_letter *)dur__sq_rows_add(&list, sizeof(dur_dead_letter)) =
+        *(dur_dead_letter *)dur__sq_rows_add(&list, 1, sizeof(dur_dead_letter)) =
             (dur_dead_letter){ .id = dur__sq_u64(row, 0),
                                .instance = dur__sq_dup(arena, row, 1),
                                .reason = dur__sq_dup(arena, row, 2),
                                .at_ms = dur__sq_u64(row, 3),
                                .json = dur__sq_json(arena, row, 4) };
     }
-    dur__sq_reader_done(file, conn);
-    *out = dur__sq_rows_take(&list, arena, sizeof(**out), count);
+    *out = dur__sq_rows_take(&list, count);
+    dur__sq_read_done(&read);
     return code;
 }

@@ -28,9 +28,7 @@ enum {
 /* Which process has the WAL's write lock?  SQLite's locks are a process's, and the system lists them.  0: not known. */
 static uint64_t holder_of(const dur__sq_file *file) {
     struct stat state;
-    char *path = dur__sq_beside(file->path, "-shm");
-    bool there = stat(path, &state) == 0;
-    dur__free(path);
+    bool there = file->intact.shm.path != NULL && stat(file->intact.shm.path, &state) == 0;
     FILE *locks = there ? fopen("/proc/locks", "re") : NULL;
     uint64_t holder = 0;
     char line[256], access[16], pid[24], place[64], from[24], to[24];

@@ -137,9 +137,8 @@ static const char waiting_sql[] =
     "SELECT DISTINCT i.id, i.key, i.execution, q.qname FROM dur_instance i JOIN dur_queue q USING(key) WHERE " UNHELD
     " AND i.ready_at IS NULL AND q.qname IS NOT NULL AND " VISIBLE;
 
-static int check_waits(dur__sq_conn *conn, uint64_t now_ms, dur_error *err) {
+static int check_waits(dur__sq_conn *conn, dur_arena *arena, uint64_t now_ms, dur_error *err) {
     sqlite3_stmt *stmt = NULL;
-    dur_arena *arena = dur_arena_new();
     int code = prepare(conn->db, waiting_sql, now_ms, &stmt, err), row = SQLITE_DONE;
     while (code == DUR_OK && (row = sqlite3_step(stmt)) == SQLITE_ROW) {
         dur_event_row *rows = NULL;
@@ -155,21 +154,27 @@ static int check_waits(dur__sq_conn *conn, uint64_t now_ms, dur_error *err) {
     }
     if (code == DUR_OK && row != SQLITE_DONE) code = dur__sq_fail(err, conn->db, "sqlite.check");
     sqlite3_finalize(stmt);
-    dur_arena_free(arena);
+    return code;
+}
+
+static int check_all(dur__sq_file *file, dur_arena *arena, dur_error *err) {
+    dur__sq_conn *conn = NULL;
+    uint64_t now_ms = file->world->wall_ms(file->world->data);
+    DUR__SQ_READ(read, file, err);
+    int code = dur__sq_read_open(&read, &conn, err);
+    if (code == DUR_OK) code = check_pages(conn->db, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = check_rows(conn->db, now_ms, err);
+    if (code == DUR_OK) code = check_waits(conn, arena, now_ms, err);
+    dur__sq_read_done(&read);
     return code;
 }
 
 int dur__sq_check(dur_provider *self, dur_error *err) {
-    dur__sq_file *file = dur__sq_file_of(self);
-    dur__sq_conn *conn = NULL;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code != DUR_OK) return code;
-    code = check_pages(conn->db, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    uint64_t now_ms = dur_store_now_ms(self);
-    if (code == DUR_OK) code = check_rows(conn->db, now_ms, err);
-    if (code == DUR_OK) code = check_waits(conn, now_ms, err);
-    dur__sq_reader_done(file, conn);
+    dur_arena *arena = dur_arena_new();
+    if (arena == NULL) return DUR__NO_MEMORY(err, "sqlite.check");
+    int code = check_all(dur__sq_file_of(self), arena, err);
+    dur_arena_free(arena);
     return code;
 }
 
@@ -186,14 +191,14 @@ int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *own
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *stmt = NULL;
-    dur__sq_rows all = { NULL, 0, 0 };
-    int code = dur__sq_reader(file, &conn, err), row = SQLITE_DONE;
-    if (code != DUR_OK) return code;
-    if (sqlite3_prepare_v2(conn->db, holdings_sql, -1, &stmt, NULL) != SQLITE_OK ||
-        sqlite3_bind_text(stmt, 1, owner, -1, SQLITE_STATIC) != SQLITE_OK)
+    dur__sq_rows all = { .arena = arena };
+    DUR__SQ_READ(read, file, err);
+    int code = dur__sq_read_open(&read, &conn, err), row = SQLITE_DONE;
+    if (code == DUR_OK && (sqlite3_prepare_v2(conn->db, holdings_sql, -1, &stmt, NULL) != SQLITE_OK ||
+                           sqlite3_bind_text(stmt, 1, owner, -1, SQLITE_STATIC) != SQLITE_OK))
         code = dur__sq_fail(err, conn->db, "sqlite.owner_holdings");
     while (code == DUR_OK && (row = sqlite3_step(stmt)) == SQLITE_ROW) {
-        dur_holding *one = dur__sq_rows_add(&all, sizeof(*one));
+        dur_holding *one = dur__sq_rows_add(&all, 1, sizeof(*one));
         *one = (dur_holding){ .kind = (dur_holding_kind)dur__sq_u64(stmt, 0),
                               .instance = dur_arena_strdup(arena, dur__sq_text(stmt, 1)),
                               .execution_id = dur__sq_u64(stmt, 2),
@@ -202,7 +207,7 @@ int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *own
     }
     if (code == DUR_OK && row != SQLITE_DONE) code = dur__sq_fail(err, conn->db, "sqlite.owner_holdings");
     sqlite3_finalize(stmt);
-    dur__sq_reader_done(file, conn);
-    *out = dur__sq_rows_take(&all, arena, sizeof(**out), count);
+    *out = dur__sq_rows_take(&all, count);
+    dur__sq_read_done(&read);
     return code;
 }

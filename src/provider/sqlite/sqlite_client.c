@@ -65,7 +65,7 @@ int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_poli
 
 static int start_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_start_op *self = (dur__sq_start_op *)(void *)op;
-    self->deleted.count = 0;
+    self->deleted = (dur__sq_keys){ 0 };
     return dur__sq_start(txn, self->item, self->policy, self->delay_ms, &self->existed, &self->deleted, &op->err);
 }
 
@@ -88,13 +88,17 @@ int dur__sq_enqueue_start(dur_provider *self, const dur_message_row *item, dur_e
     start_init(&op, item, policy, delay_ms);
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
-    dur__free(op.deleted.list);
     return code;
 }
 
 int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
-    dur__sq_start_op *ops = dur__xmalloc(count * sizeof(*ops));
-    dur__sq_op **list = dur__xmalloc(count * sizeof(dur__sq_op *));
+    dur__sq_start_op *ops = dur__get(count * sizeof(*ops));
+    dur__sq_op **list = dur__get(count * sizeof(dur__sq_op *));
+    if (ops == NULL || list == NULL) {
+        dur__free(ops);
+        dur__free(list);
+        return DUR__NO_MEMORY(err, "sqlite.start");
+    }
     for (size_t i = 0; i < count; i++) {
         start_init(&ops[i], starts[i].item, starts[i].policy, starts[i].delay_ms);
         list[i] = &ops[i].op;
@@ -103,7 +107,6 @@ int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t
     for (size_t i = 0; i < count; i++) {
         starts[i].existed = ops[i].existed;
         starts[i].error = ops[i].op.err;
-        dur__free(ops[i].deleted.list);
     }
     dur__free(list);
     dur__free(ops);

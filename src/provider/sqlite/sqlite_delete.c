@@ -28,26 +28,17 @@ static int delete_rows(dur__sq_txn *txn, dur__sq_sql sql, uint64_t key, uint64_t
 }
 
 /* Starts that wait behind an instance are calls of others. */
-typedef struct calls {
-    dur_arena *arena;
-    dur_message_row *items;
-    size_t count, room;
-} calls;
-
-static int calls_read(dur__sq_txn *txn, uint64_t key, calls *out, dur_error *err) {
+static int calls_read(dur__sq_txn *txn, uint64_t key, dur__sq_rows *out, dur_error *err) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_CALLS, &row, err, "i", key);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
-        if (out->count == out->room) {
-            out->room = out->room == 0 ? 4 : out->room * 2;
-            out->items = dur__xrealloc(out->items, out->room * sizeof(*out->items));
-        }
-        out->items[out->count++] = (dur_message_row){ .kind = DUR_WORK_START_ORCHESTRATION,
-                                                      .instance = dur__sq_dup(out->arena, row, 0),
-                                                      .due_ms = dur__sq_u64(row, 1),
-                                                      .json = dur__sq_json(out->arena, row, 2),
-                                                      .handler = dur__sq_dup(out->arena, row, 3),
-                                                      .parent = dur__sq_dup(out->arena, row, 4) };
+        dur_message_row *call = dur__sq_rows_add(out, 1, sizeof(*call));
+        *call = (dur_message_row){ .kind = DUR_WORK_START_ORCHESTRATION,
+                                   .instance = dur__sq_dup(out->arena, row, 0),
+                                   .due_ms = dur__sq_u64(row, 1),
+                                   .json = dur__sq_json(out->arena, row, 2),
+                                   .handler = dur__sq_dup(out->arena, row, 3),
+                                   .parent = dur__sq_dup(out->arena, row, 4) };
     }
     return code;
 }
@@ -67,7 +58,7 @@ static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, dur
     };
     sqlite3_stmt *row = NULL;
     dur__sq_lease_recheck(txn->file, key);
-    dur__sq_keys_add(deleted, key);
+    dur__sq_keys_add(txn, deleted, key);
     txn->file->times.stale = true;
     int code =
         dur__sq_run(txn->conn, DUR__SQ_DEAD_QUEUES, err, "itii", key, DUR__DELETED, txn->now_ms, (uint64_t)INT64_MAX);
@@ -85,14 +76,12 @@ static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, dur
 
 /* The calls that waited behind it make an instance of their own. */
 static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, dur_delete_result *out, dur_error *err) {
-    calls kept = { .arena = dur_arena_new() };
+    dur__sq_rows kept = { .arena = txn->file->scratch }; /* dur_message_row */
     int code = calls_read(txn, key, &kept, err);
     if (code == DUR_OK) code = delete_one(txn, key, deleted, out, err);
     for (size_t i = 0; i < kept.count && code == DUR_OK; i++)
-        code = dur__sq_enqueue(txn, &kept.items[i], 0, 0, err);
+        code = dur__sq_enqueue(txn, (dur_message_row *)(void *)kept.data + i, 0, 0, err);
     if (code == DUR_OK) out->queue_messages -= kept.count;
-    dur__free(kept.items);
-    dur_arena_free(kept.arena);
     return code;
 }
 
@@ -101,10 +90,9 @@ int dur__sq_delete_tree(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, d
     dur__sq_keys tree = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_TREE, &row, err, "i", key);
-    if (code == DUR_OK) code = dur__sq_keys_read(&tree, row, err);
+    if (code == DUR_OK) code = dur__sq_keys_read(txn, &tree, row, err);
     for (size_t i = 0; i < tree.count && code == DUR_OK; i++)
         code = delete_key(txn, tree.list[i], deleted, out, err);
-    dur__free(tree.list);
     return code == DUR_OK ? dur__sq_count_lost(txn, err) : code;
 }
 
@@ -119,6 +107,7 @@ typedef struct delete_op {
     const dur_bulk_filter *filter;
     dur_delete_result result;
     dur__sq_keys deleted;
+    dur__map known; /* those that are listed */
 } delete_op;
 
 static void delete_done(dur__sq_op *op, dur__sq_file *file) {
@@ -155,7 +144,7 @@ static int meant_compare(const delete_op *self, dur__sq_txn *txn, dur_error *err
 }
 
 /* Those that may be deleted: each once, also by number.  Reads only. */
-static int delete_list(delete_op *self, dur__sq_txn *txn, dur__sq_keys *listed, dur__map *known) {
+static int delete_list(delete_op *self, dur__sq_txn *txn, dur__sq_keys *listed) {
     dur_error *err = &self->op.err;
     for (size_t i = 0; i < self->count; i++) {
         dur__sq_state state;
@@ -165,20 +154,20 @@ static int delete_list(delete_op *self, dur__sq_txn *txn, dur__sq_keys *listed, 
         if (code == DUR_OK && state.running && !self->force)
             code = dur_error_set(err, DUR_ERUNNING, false, "sqlite.delete", "instance \"%s\" is running", self->ids[i]);
         if (code != DUR_OK) return code;
-        if (dur__map_get_u64(known, state.key) != NULL) continue;
-        dur__map_put_u64(known, state.key, self);
-        dur__sq_keys_add(listed, state.key);
+        if (dur__map_get_u64(&self->known, state.key) != NULL) continue;
+        dur__map_put_u64(&self->known, state.key, self);
+        dur__sq_keys_add(txn, listed, state.key);
     }
     return DUR_OK;
 }
 
 /* Nobody loses his parent. */
-static int children_check(delete_op *self, dur__sq_txn *txn, const dur__map *known) {
+static int children_check(delete_op *self, dur__sq_txn *txn) {
     int code = DUR_OK;
     for (size_t i = 0; i < self->count && code == DUR_OK; i++) {
         sqlite3_stmt *row = NULL;
         code = dur__sq_first(txn->conn, DUR__SQ_CHILDREN, &row, &self->op.err, "t", self->ids[i]);
-        while (code == DUR_OK && row != NULL && dur__map_get_u64(known, dur__sq_u64(row, 0)) != NULL)
+        while (code == DUR_OK && row != NULL && dur__map_get_u64(&self->known, dur__sq_u64(row, 0)) != NULL)
             code = dur__sq_next(&row, &self->op.err);
         if (code == DUR_OK && row != NULL)
             code = dur_error_set(&self->op.err, DUR_ECHILD, false, "sqlite.delete",
@@ -192,17 +181,16 @@ static int children_check(delete_op *self, dur__sq_txn *txn, const dur__map *kno
 static int delete_run(dur__sq_op *op, dur__sq_txn *txn) {
     delete_op *self = (delete_op *)(void *)op;
     dur__sq_keys listed = { NULL, 0, 0 };
-    dur__map known = { 0 };
+    dur__map_free(&self->known);
+    self->known = (dur__map){ 0 };
     self->result = (dur_delete_result){ 0 };
-    self->deleted.count = 0;
-    int code = delete_list(self, txn, &listed, &known);
-    if (code == DUR_OK) code = children_check(self, txn, &known);
+    self->deleted = (dur__sq_keys){ 0 };
+    int code = delete_list(self, txn, &listed);
+    if (code == DUR_OK) code = children_check(self, txn);
     if (code == DUR_OK) code = meant_compare(self, txn, &op->err);
     for (size_t i = 0; i < listed.count && code == DUR_OK; i++)
         code = delete_key(txn, listed.list[i], &self->deleted, &self->result, &op->err);
     if (code == DUR_OK && listed.count > 0) code = dur__sq_count_lost(txn, &op->err);
-    dur__free(listed.list);
-    dur__map_free(&known);
     return code;
 }
 
@@ -213,7 +201,7 @@ int dur__sq_delete_instances(dur_provider *self, const char *const *ids, const d
     };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *out = code == DUR_OK ? op.result : (dur_delete_result){ 0 };
-    dur__free(op.deleted.list);
+    dur__map_free(&op.known);
     return code;
 }
 
@@ -244,7 +232,7 @@ static int next_roots(dur__sq_txn *txn, uint64_t before_ms, size_t count, roots_
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
         page->key = dur__sq_u64(row, 0);
         page->ended = dur__sq_u64(row, 1);
-        dur__sq_keys_add(&page->keys, page->key);
+        dur__sq_keys_add(txn, &page->keys, page->key);
     }
     return code;
 }
@@ -260,7 +248,6 @@ static int delete_oldest(delete_op *self, dur__sq_txn *txn, size_t limit) {
         for (size_t i = 0; i < page.keys.count && code == DUR_OK && done < limit; i++)
             code = delete_ended(self, txn, page.keys.list[i], &done);
     } while (code == DUR_OK && done < limit && page.keys.count > 0);
-    dur__free(page.keys.list);
     return code;
 }
 
@@ -269,7 +256,7 @@ static int delete_bulk_run(dur__sq_op *op, dur__sq_txn *txn) {
     const dur_bulk_filter *filter = self->filter;
     size_t limit = filter->limit > 0 ? filter->limit : BULK_LIMIT, done = 0;
     self->result = (dur_delete_result){ 0 };
-    self->deleted.count = 0;
+    self->deleted = (dur__sq_keys){ 0 };
     if (filter->instance_ids == NULL) return delete_oldest(self, txn, limit);
     int code = DUR_OK;
     for (size_t i = 0; i < filter->instance_id_count && code == DUR_OK && done < limit; i++) {
@@ -285,7 +272,6 @@ int dur__sq_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
     delete_op op = { .op = { .run = delete_bulk_run, .done = delete_done }, .filter = filter };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *out = code == DUR_OK ? op.result : (dur_delete_result){ 0 };
-    dur__free(op.deleted.list);
     return code;
 }
 
@@ -322,11 +308,10 @@ static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
         if (options->has_keep_last && rank <= keep) continue;
         if (options->completed_before_ms != 0 && (completed == 0 || completed >= options->completed_before_ms))
             continue;
-        dur__sq_keys_add(&old, execution);
+        dur__sq_keys_add(txn, &old, execution);
     }
     for (size_t i = 0; i < old.count && code == DUR_OK; i++)
         code = execution_delete(self, txn, key, old.list[i]);
-    dur__free(old.list);
     return code;
 }
 
@@ -347,12 +332,12 @@ static int filter_keys(dur__sq_txn *txn, const dur_bulk_filter *filter, dur__sq_
     int code = DUR_OK;
     if (filter->instance_ids == NULL) {
         code = dur__sq_first(txn->conn, DUR__SQ_BULK_ALL, &row, err, "");
-        return code == DUR_OK ? dur__sq_keys_read(keys, row, err) : code;
+        return code == DUR_OK ? dur__sq_keys_read(txn, keys, row, err) : code;
     }
     for (size_t i = 0; i < filter->instance_id_count && code == DUR_OK; i++) {
         uint64_t key = 0;
         code = dur__sq_key(txn, filter->instance_ids[i], false, &key, err);
-        dur__sq_keys_add(keys, key);
+        dur__sq_keys_add(txn, keys, key);
     }
     return code;
 }
@@ -371,7 +356,6 @@ static int prune_bulk_run(dur__sq_op *op, dur__sq_txn *txn) {
         if (code == DUR_OK && match) code = prune_key(self, txn, keys.list[i]);
         touched += self->result.executions_deleted > before; /* what has nothing to prune does not use the limit up */
     }
-    dur__free(keys.list);
     return code;
 }
 

@@ -5,6 +5,7 @@
  * ready_at is corrected, so that nothing can hide the work of others.
  */
 #include "provider/dead_reason.h"
+#include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
 
@@ -101,33 +102,38 @@ static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candida
 static int works_read(dur__sq_txn *txn, dur_arena *arena, const candidate *it, dur_orchestration_item *item,
                       dur_error *err) {
     sqlite3_stmt *row = NULL;
-    dur__sq_rows works = { NULL, 0, 0 };
+    dur__sq_rows works = { .arena = arena };
     item->works_known = true;
     item->work_lost = it->look != DUR__SQ_LOOK_NONE;
     if (it->execution == 0) return DUR_OK;
     int code = dur__sq_first(txn->conn, DUR__SQ_WORK_OF_EXECUTION, &row, err, "ii", it->key, it->execution);
     while (code == DUR_OK && row != NULL) {
-        *(uint64_t *)dur__sq_rows_add(&works, sizeof(uint64_t)) = dur__sq_u64(row, 0);
+        *(uint64_t *)dur__sq_rows_add(&works, 1, sizeof(uint64_t)) = dur__sq_u64(row, 0);
         code = dur__sq_next(&row, err);
     }
     dur__sq_end(&row);
-    item->works = dur__sq_rows_take(&works, arena, sizeof(uint64_t), &item->work_count);
+    item->works = dur__sq_rows_take(&works, &item->work_count);
     return code;
 }
 
-static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_item *item, dur__sq_lane *lane) {
-    dur__sq_lease *lease = dur__sq_lease_new(lane, it->key, it->instance, item->lock_token, it->name, it->version);
+static void lease_make(dur__sq_lease **out, const candidate *it, const dur_orchestration_item *item,
+                       dur__sq_lane *lane) {
+    size_t given = 0;
+    dur__sq_lease_new(out, lane, it->key, it->instance, item->lock_token, it->name, it->version);
+    dur__sq_lease *lease = *out;
     lease->execution = it->execution;
     lease->last_event = item->last_event_id;
     lease->has_execution = it->execution != 0 && it->name != NULL;
     lease->counted = lease->untimed = true;
     lease->tagged_count = item->message_count;
     lease->tagged = dur__xcalloc(item->message_count, sizeof(*lease->tagged));
-    for (size_t i = 0; i < item->message_count; i++)
+    for (size_t i = 0; i < item->message_count; i++) {
         lease->tagged[i] = item->messages[i].id;
+        given += item->messages[i].queue != NULL;
+    }
+    if (given > 0) dur__map_xreserve(&lease->given, given);
     lease->queued = it->queued;
     lease->no_values = it->execution == 0;
-    return lease;
 }
 
 static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
@@ -167,7 +173,11 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     if (code == DUR_OK) code = position_read(txn, self, it, item, err);
     if (code == DUR_OK) code = works_read(txn, self->arena, it, item, err);
     if (code != DUR_OK) return code;
-    if (self->lane != NULL && how->owner != NULL) self->leases[self->count] = lease_make(it, item, self->lane);
+    dur__store_name_item(self->arena, item); /* here, where it can be left */
+    if (self->lane != NULL && how->owner != NULL) {
+        lease_make(&self->leases[self->count], it, item, self->lane);
+        dur__sq_needs(txn, 1, NULL, NULL, NULL);
+    }
     self->count++;
     return DUR_OK;
 }
@@ -330,11 +340,11 @@ void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_are
     self->lane = lane;
     self->items = items;
     self->max = max;
-    if (lane != NULL) self->leases = dur__xcalloc(max, sizeof(*self->leases));
+    if (lane != NULL) self->leases = dur_arena_zalloc(arena, max * sizeof(*self->leases));
 }
 
 void dur__sq_fetch_op_drop(dur__sq_fetch_op *self) {
-    for (size_t i = 0; self->leases != NULL && i < self->count; i++) {
+    for (size_t i = 0; self->leases != NULL && i <= self->count && i < self->max; i++) { /* one may be half made */
         if (self->leases[i] != NULL) dur__sq_lease_free(self->leases[i]);
         self->leases[i] = NULL;
     }

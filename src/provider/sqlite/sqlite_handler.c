@@ -118,14 +118,14 @@ static int unserved_sessions(unserved_list *list, dur_error *err) {
 int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
+    DUR__SQ_READ(read, file, err);
     unserved_list list = { .arena = arena, .rows = dur_arena_zalloc(arena, UNSERVED_MAX * sizeof(dur_unserved)) };
-    int code = dur__sq_reader(file, &list.conn, err);
-    if (code != DUR_OK) return code;
-    code = unserved_kind(&list, false, each, err);
+    int code = dur__sq_read_open(&read, &list.conn, err);
+    if (code == DUR_OK) code = unserved_kind(&list, false, each, err);
     if (code == DUR_OK) code = unserved_cancels(&list, file->world->wall_ms(file->world->data), err);
     if (code == DUR_OK) code = unserved_kind(&list, true, each, err);
     if (code == DUR_OK) code = unserved_sessions(&list, err);
-    dur__sq_reader_done(file, list.conn);
+    dur__sq_read_done(&read);
     *out = list.rows;
     *count = code == DUR_OK ? list.count : 0;
     return code;

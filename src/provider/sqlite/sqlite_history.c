@@ -49,39 +49,22 @@ int dur__sq_history_delete(dur__sq_txn *txn, uint64_t key, uint64_t from, uint64
     return code == DUR_OK ? dur__sq_run(txn->conn, DUR__SQ_HISTORY_DELETE, err, "iii", key, from, to) : code;
 }
 
-typedef struct event_list {
-    dur_event_row *rows;
-    size_t count, room;
-} event_list;
-
-static void block_read(event_list *list, dur_arena *arena, const dur__block *block) {
-    size_t more = dur__block_events(block);
-    if (list->count + more > list->room) {
-        list->room = (list->count + more) * 2 + 16;
-        list->rows = dur__xrealloc(list->rows, list->room * sizeof(*list->rows));
-    }
-    dur__block_unpack(&list->rows[list->count], arena, block); /* damaged: whoever decodes it says so */
-    list->count += more;
-}
-
 int dur__sq_read_history(dur__sq_conn *conn, dur_arena *arena, const char *instance, uint64_t key, uint64_t execution,
                          dur_event_row **out, size_t *count, dur_error *err) {
-    event_list list = { NULL, 0, 0 };
+    dur__sq_rows list = { .arena = arena };
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, DUR__SQ_HISTORY_READ, &row, err, "ii", key, execution);
     while (code == DUR_OK && row != NULL) {
         const char *bytes = dur__sq_text(row, 2);
-        block_read(&list, arena,
-                   &(dur__block){ .instance = instance,
-                                  .execution_id = execution,
-                                  .first_id = dur__sq_u64(row, 0),
-                                  .count = dur__sq_u64(row, 1),
-                                  .bytes = { bytes, bytes != NULL ? (size_t)sqlite3_column_bytes(row, 2) : 0 } });
+        dur__block block = { .instance = instance,
+                             .execution_id = execution,
+                             .first_id = dur__sq_u64(row, 0),
+                             .count = dur__sq_u64(row, 1),
+                             .bytes = { bytes, bytes != NULL ? (size_t)sqlite3_column_bytes(row, 2) : 0 } };
+        dur_event_row *rows = dur__sq_rows_add(&list, dur__block_events(&block), sizeof(*rows));
+        dur__block_unpack(rows, arena, &block); /* damaged: whoever decodes it says so */
         code = dur__sq_next(&row, err);
     }
-    *out = dur_arena_alloc(arena, list.count * sizeof(**out) + 1);
-    if (list.count > 0) memcpy(*out, list.rows, list.count * sizeof(**out));
-    *count = list.count;
-    dur__free(list.rows);
+    *out = dur__sq_rows_take(&list, count);
     return code;
 }

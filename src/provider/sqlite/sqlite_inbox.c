@@ -12,6 +12,8 @@
 /* How long a request waits for a lane that is busy elsewhere before its own thread leads. */
 enum { LANE_PATIENCE_US = 2000, LEAD_PATIENCE_US = 50000 };
 
+enum { ASIDE_BYTES = 1024 }; /* set aside before each COMMIT, beside what is asked for */
+
 static _Thread_local const dur__sq_file *own_txn;
 
 bool dur__sq_in_own_txn(const dur__sq_file *file) {
@@ -163,12 +165,20 @@ int dur__sq_submit(dur__sq_file *file, dur__sq_op *op, dur_error *err) {
 /* ---- one transaction ---- */
 
 static void rollback(dur__sq_file *file) {
+    dur__sq_conn_reset(&file->writer); /* a way out may have been taken */
     file->max_id_known = false;
     file->next_key = 0;
     file->alive_epoch = 0;
     file->relook = file->ready_maybe = true; /* what was remembered on the way may not have happened */
     dur__sq_vfs_drop(file->writer.db);
     if (sqlite3_get_autocommit(file->writer.db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
+}
+
+/* Without memory even a rollback may fail: then the next transaction makes it. */
+static int rolled_back(dur__sq_file *file, dur_error *err) {
+    if (sqlite3_get_autocommit(file->writer.db) == 0) rollback(file);
+    if (sqlite3_get_autocommit(file->writer.db) == 0) return DUR__NO_MEMORY(err, "sqlite.begin");
+    return dur__sq_prepare(&file->writer, DUR__SQ_ROLLBACK, err);
 }
 
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
@@ -203,11 +213,10 @@ static int time_passes(dur__sq_txn *txn, dur_error *err) {
     return dur__sq_due(txn, err);
 }
 
-static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, dur_error *err) {
+static int begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, dur_error *err) {
     bool changed;
-    txn->file = file;
-    txn->conn = &file->writer;
     int code = dur__sq_found_gone(file, err);
+    if (code == DUR_OK) code = rolled_back(file, err);
     if (code == DUR_OK) {
         file->wait.until_us = until_us;
         code = dur__sq_busy_ended(file, dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, ""), err);
@@ -219,8 +228,40 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, du
     if (code == DUR_OK && !file->boot_known) code = dur__sq_boot_look(txn, err);
     if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
     if (code == DUR_OK) code = time_passes(txn, err);
+    return code;
+}
+
+/* What is made on the way is in the scratch: it goes with the transaction. */
+static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, dur_error *err) {
+    dur__way_out out_of_memory;
+    *txn = (dur__sq_txn){ .file = file, .conn = &file->writer };
+    dur_arena_reset(file->scratch);
+    file->needs = file->needs_leases = 0;
     file->born_from = 0;
     file->born_mail = false;
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) return DUR__NO_MEMORY(err, "sqlite.begin");
+    int code = begin(file, txn, until_us, err);
+    dur__way_out_end(&out_of_memory);
+    return code;
+}
+
+/* What is done after COMMIT needs no more than what is set aside before it. */
+static int done_prepare(dur__sq_file *file, dur_error *err) {
+    if (dur__reserve_fill(&file->aside, file->needs + ASIDE_BYTES) &&
+        dur__map_reserve(&file->leases, file->needs_leases))
+        return DUR_OK;
+    return DUR__NO_MEMORY(err, "sqlite.commit");
+}
+
+static int op_run(dur__sq_txn *txn, dur__sq_op *op) {
+    dur__way_out out_of_memory;
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) {
+        dur__sq_conn_reset(txn->conn);
+        return DUR__NO_MEMORY(&op->err, "sqlite");
+    }
+    int code = time_passes(txn, &op->err);
+    if (code == DUR_OK) code = op->run(op, txn);
+    dur__way_out_end(&out_of_memory);
     return code;
 }
 
@@ -229,31 +270,38 @@ static bool op_spoils(dur__sq_txn *txn, dur__sq_op *op) {
     sqlite3 *db = txn->conn->db;
     sqlite3_int64 before = sqlite3_total_changes64(db);
     dur_error_clear(&op->err);
-    int code = time_passes(txn, &op->err);
-    if (code == DUR_OK) code = op->run(op, txn);
+    int code = op_run(txn, op);
     if (code == DUR_OK) return false;
     if (op->err.code == DUR_OK) dur_error_set(&op->err, (dur_code)code, false, "sqlite", "%s", dur_code_text(code));
     op->failed = true;
     return sqlite3_get_autocommit(db) != 0 || sqlite3_total_changes64(db) != before;
 }
 
-static void fail_all(dur__sq_op **ops, size_t count, const dur_error *why) {
-    for (size_t i = 0; i < count; i++) {
-        ops[i]->failed = ops[i]->undone = true; /* also what a comparison refused: it saw what did not happen */
-        ops[i]->err = *why;
+static void fail_all(dur__sq_op *ops, const dur_error *why) {
+    for (dur__sq_op *op = ops; op != NULL; op = op->next) {
+        op->failed = op->undone = true; /* also what a comparison refused: it saw what did not happen */
+        op->err = *why;
     }
 }
 
+static void done_all(dur__sq_file *file, dur__sq_op *ops) {
+    dur__cover cover = { .reserve = &file->aside };
+    dur__cover_begin(&cover);
+    for (dur__sq_op *op = ops; op != NULL; op = op->next)
+        if (!op->failed && op->done != NULL) op->done(op, file);
+    dur__cover_end(&cover);
+}
+
 /* Run all ops in one transaction, which was begun, as often as it takes. */
-static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op **ops, size_t count) {
+static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op *ops) {
     dur_error err = DUR_ERROR_INIT;
     for (bool begun = true;; begun = false) {
         bool spoilt = false;
         size_t left = 0;
         if (!begun && txn_begin(file, &txn, dur__sq_busy_until(file), &err) != DUR_OK) break;
-        for (size_t i = 0; i < count && !spoilt; i++) {
-            if (!ops[i]->failed) spoilt = op_spoils(&txn, ops[i]);
-            left += !ops[i]->failed;
+        for (dur__sq_op *op = ops; op != NULL && !spoilt; op = op->next) {
+            if (!op->failed) spoilt = op_spoils(&txn, op);
+            left += !op->failed;
         }
         if (spoilt) {
             rollback(file);
@@ -262,7 +310,8 @@ static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op **ops, size_
         file->commits += left > 0;
         uint64_t begun_us = dur__monotonic_us();
         bool wrote = sqlite3_total_changes64(file->writer.db) != txn.changes;
-        int committed = wrote ? dur__sq_mark_write(file, &err) : DUR_OK;
+        int committed = done_prepare(file, &err);
+        if (committed == DUR_OK && wrote) committed = dur__sq_mark_write(file, &err);
         if (committed == DUR_OK) committed = dur__sq_run(&file->writer, DUR__SQ_COMMIT, &err, "");
         if (committed == DUR_OK) dur__sq_wake_others(file, dur__monotonic_us() - begun_us);
         if (committed != DUR_OK) {
@@ -273,33 +322,31 @@ static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op **ops, size_
         if (dur__sq_intact(file, &file->writer, &err) != DUR_OK) break; /* it may be where nobody will find it */
         file->boot_known = true;
         if (file->max_id_known && file->max_id > file->top_id) file->top_id = file->max_id;
-        for (size_t i = 0; i < count; i++)
-            if (!ops[i]->failed && ops[i]->done != NULL) ops[i]->done(ops[i], file);
+        done_all(file, ops);
         return;
     }
     rollback(file);
-    fail_all(ops, count, &err);
+    fail_all(ops, &err);
 }
 
-static void append(dur__sq_file *file, size_t *count, dur__sq_op *op) {
-    if (*count == file->batch_room) {
-        file->batch_room = file->batch_room == 0 ? 64 : file->batch_room * 2;
-        file->batch = dur__xrealloc(file->batch, file->batch_room * sizeof(*file->batch));
-    }
-    file->batch[(*count)++] = op;
+static dur__sq_op **append(dur__sq_op **end, dur__sq_op *op) {
+    *end = op;
+    op->next = NULL;
+    return &op->next;
 }
 
 /* Everything in the inbox, but for what is left to the lane that leads. */
-static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, size_t *count) {
+static dur__sq_op **take_inbox(dur__sq_file *file, const dur__sq_lane *lane, dur__sq_op **end) {
     dur__mutex_lock(&file->desk.lock);
     DUR__LIST_EACH_SAFE(&file->desk.inbox, at, after) {
         dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
         if (dur__sq_unborn_leave(lane, op)) continue;
         dur__list_unlink(at);
-        append(file, count, op);
+        end = append(end, op);
         if (op->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
     }
     dur__mutex_unlock(&file->desk.lock);
+    return end;
 }
 
 /* Its thread is to be woken when it has no other that waits. */
@@ -309,37 +356,35 @@ static void finish(dur__sq_file *file, dur__sq_op *op) {
 
 /* What was asked for from elsewhere, and what the leader's own have brought along.  Each wakes the next: waking costs
    the leader more than writing the row. */
-static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__sq_op **asked, size_t count) {
-    size_t brought = 0;
-    for (size_t i = 0; i < own_count; i++)
-        brought += own[i]->brings != NULL;
-    if (count + brought == 0) return;
+static void answer(dur__sq_file *file, dur__sq_op *ops) {
+    bool any = false;
+    for (dur__sq_op *op = ops; op != NULL && !any; op = op->next)
+        any = op->call != NULL || op->brings != NULL;
+    if (!any) return;
     dur__mutex_lock(&file->desk.lock);
-    for (size_t i = 0; brought > 0 && i < own_count; i++) {
-        if (own[i]->brings == NULL) continue;
-        dur__sq_unborn_unbind(own[i]->brings);
-        if (own[i]->failed) continue;
-        dur__sq_unborn_answered(own[i]->brings);
-        finish(file, own[i]->brings);
+    for (dur__sq_op *op = ops, *next; op != NULL; op = next) {
+        next = op->next;
+        if (op->call != NULL) finish(file, op);
+        if (op->brings == NULL) continue;
+        dur__sq_unborn_unbind(op->brings);
+        if (op->failed) continue;
+        dur__sq_unborn_answered(op->brings);
+        finish(file, op->brings);
     }
-    for (size_t i = 0; i < count; i++)
-        finish(file, asked[i]);
     wake_answered(file);
     dur__mutex_unlock(&file->desk.lock);
 }
 
-/* The leader's own, everything in the inbox (unless it is to wait), the reads of a round; *asked: how many are not
- * last. */
-static size_t collect(dur__sq_file *file, dur__sq_lane *self, bool inbox, dur__sq_op **ops, size_t count,
-                      dur__sq_op **last, size_t last_count, size_t *asked) {
-    size_t total = 0;
+/* The leader's own, everything in the inbox (unless it is to wait), the reads of a round. */
+static dur__sq_op *collect(dur__sq_file *file, dur__sq_lane *self, bool inbox, dur__sq_op **ops, size_t count,
+                           dur__sq_op **last, size_t last_count) {
+    dur__sq_op *first = NULL, **end = &first;
     for (size_t i = 0; i < count; i++)
-        append(file, &total, ops[i]);
-    if (inbox) take_inbox(file, self, &total);
-    *asked = total;
+        end = append(end, ops[i]);
+    if (inbox) end = take_inbox(file, self, end);
     for (size_t i = 0; i < last_count; i++)
-        append(file, &total, last[i]);
-    return total;
+        end = append(end, last[i]);
+    return first;
 }
 
 void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, dur__sq_op **ops, size_t count,
@@ -352,15 +397,15 @@ void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, du
     bool begun = txn_begin(file, &txn, until_us, &err) == DUR_OK;
     /* The inbox is taken with the lock in hand: until then each request may go when its time is up. */
     bool others = begun || err.code != DUR_EBUSY || file->wait.is_ours;
-    size_t asked, total = collect(file, self, others, ops, count, last, last_count, &asked);
+    dur__sq_op *all = collect(file, self, others, ops, count, last, last_count);
     if (begun)
-        run_all(file, txn, file->batch, total);
+        run_all(file, txn, all);
     else {
         rollback(file);
-        fail_all(file->batch, total, &err);
+        fail_all(all, &err);
     }
     dur__sq_gate_leave(file);
-    answer(file, file->batch, count, file->batch + count, asked - count);
+    answer(file, all);
     dur__sq_wake_flush(file, self);
     dur__sq_checkpoint(file);
 }

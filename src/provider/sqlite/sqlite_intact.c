@@ -18,6 +18,7 @@
 #include "obs/log_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -26,13 +27,15 @@ enum { SETTLED_MS = 100 };
 
 /* ---- words ---- */
 
-static void what_happened(const dur__sq_file *file, int gone, dur__buf *out) {
+enum { HAPPENED_BYTES = PATH_MAX + 128 };
+
+static void what_happened(const dur__sq_file *file, int gone, char out[HAPPENED_BYTES]) {
+    static const char end[] = "while it was open: nothing is read or written any more";
     if (gone == DUR__SQ_OVER)
-        dur__buf_format(out, "another file was written over %s", file->path);
+        snprintf(out, HAPPENED_BYTES, "another file was written over %s %s", file->path, end);
     else
-        dur__buf_format(out, "%s%s was deleted, renamed or replaced",
-                        gone == DUR__SQ_GONE ? "" : "the -wal or -shm of ", file->path);
-    dur__buf_format(out, " while it was open: nothing is read or written any more");
+        snprintf(out, HAPPENED_BYTES, "%s%s was deleted, renamed or replaced %s",
+                 gone == DUR__SQ_GONE ? "" : "the -wal or -shm of ", file->path, end);
 }
 
 static const char *what_to_do(int gone) {
@@ -47,22 +50,19 @@ static const char *what_to_do(int gone) {
 }
 
 static int gone_error(const dur__sq_file *file, dur_error *err) {
-    dur__buf text = { 0 };
-    what_happened(file, atomic_load(&file->intact.gone), &text);
-    int code = dur_error_set(err, DUR_EIO, false, "sqlite", "%s", dur__buf_str(&text));
-    dur__buf_free(&text);
-    return code;
+    char text[HAPPENED_BYTES];
+    what_happened(file, atomic_load(&file->intact.gone), text);
+    return dur_error_set(err, DUR_EIO, false, "sqlite", "%s", text);
 }
 
 /* The first that finds it says so. */
 static int gone_now(dur__sq_file *file, dur__sq_gone how, dur_error *err) {
     int here = DUR__SQ_HERE;
     if (atomic_compare_exchange_strong(&file->intact.gone, &here, (int)how)) {
-        dur__buf text = { 0 };
-        what_happened(file, (int)how, &text);
-        dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("file", file->path)), "%s; %s",
-                 dur__buf_str(&text), what_to_do((int)how));
-        dur__buf_free(&text);
+        char text[HAPPENED_BYTES];
+        what_happened(file, (int)how, text);
+        dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("file", file->path)), "%s; %s", text,
+                 what_to_do((int)how));
     }
     return gone_error(file, err);
 }

@@ -38,6 +38,8 @@ typedef struct dur__sq_conn {
 } dur__sq_conn;
 
 void dur__sq_conn_close(dur__sq_conn *conn);
+/* A way out was taken while its statements ran: none does any more. */
+void dur__sq_conn_reset(dur__sq_conn *conn);
 /* Fill err from the connection's last error and return its code. */
 int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op);
 /* How the writer's connection waits for a lock (sqlite_busy.c).  After a failure: say who it was. */
@@ -55,6 +57,7 @@ void dur__sq_busy_say(dur__sq_file *file);
  * run: expects no row.  first: *out is the statement at its first row, or NULL when there is none; the caller goes on
  * with next and must end it unless it came to NULL.
  */
+int dur__sq_prepare(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err); /* so that it needs no more later */
 int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...);
 int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...);
 int dur__sq_next(sqlite3_stmt **stmt, dur_error *err);
@@ -67,17 +70,19 @@ int dur__sq_exec(sqlite3 *db, const char *sql, dur_error *err);
 int dur__sq_pragma_u64(sqlite3 *db, const char *sql, uint64_t *out, dur_error *err);
 uint64_t dur__sq_u64(sqlite3_stmt *stmt, int column);
 bool dur__sq_is_null(sqlite3_stmt *stmt, int column);
-const char *dur__sq_text(sqlite3_stmt *stmt, int column); /* borrowed until the next step; NULL */
+/* Borrowed until the next step; NULL.  Under a way out: what is not null is never NULL, but leaves. */
+const char *dur__sq_text(sqlite3_stmt *stmt, int column);
 char *dur__sq_dup(dur_arena *arena, sqlite3_stmt *stmt, int column);
 dur_text dur__sq_json(dur_arena *arena, sqlite3_stmt *stmt, int column);
 
-/* A vector that grows while rows are read, and ends in an arena; zeroed: empty. */
+/* A vector that grows in an arena while rows are read; zeroed but for that: empty. */
 typedef struct dur__sq_rows {
+    dur_arena *arena;
     char *data;
     size_t count, room;
 } dur__sq_rows;
-void *dur__sq_rows_add(dur__sq_rows *rows, size_t size); /* one more, not initialized */
-void *dur__sq_rows_take(dur__sq_rows *rows, dur_arena *arena, size_t size, size_t *count);
+void *dur__sq_rows_add(dur__sq_rows *rows, size_t more, size_t size); /* so many more, not initialized; the first */
+void *dur__sq_rows_take(dur__sq_rows *rows, size_t *count);
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
@@ -102,14 +107,15 @@ typedef struct dur__sq_lease {
     bool counted;     /* the row still counts the acquisition */
     uint64_t *tagged; /* ids of messages that the acquisition counted and no turn has consumed */
     size_t tagged_count;
-    size_t queued;  /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
-    bool dirty;     /* there may be messages to hand out; in lane->dirty */
-    bool read;      /* … and this round has read them */
-    bool gap;       /* queue messages were left out: of each queue the first few may be out at a time */
-    bool asked;     /* its lane was asked to give it up */
-    dur__map given; /* ids of queue messages that were handed out, and not consumed */
-    dur__link lane_link;
+    size_t queued;       /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
+    bool dirty;          /* there may be messages to hand out; in lane->dirty */
+    bool read;           /* … and this round has read them */
+    bool gap;            /* queue messages were left out: of each queue the first few may be out at a time */
+    bool asked;          /* its lane was asked to give it up */
+    dur__map given;      /* ids of queue messages that were handed out, and not consumed */
+    dur__link lane_link; /* lane->leases, or lane->lost */
     dur__link dirty_link;
+    dur__link asked_link; /* lane->asked */
 } dur__sq_lease;
 
 typedef struct dur__sq_owner { /* an owner registered by this process (sqlite_owner.c) */
@@ -124,12 +130,6 @@ typedef struct dur__sq_owner { /* an owner registered by this process (sqlite_ow
     char last_dead[64];
     dur__link link;
 } dur__sq_owner;
-
-/* Instances that a lane is to be told of; zeroed: none. */
-typedef struct dur__sq_names {
-    char **list;
-    size_t count, room;
-} dur__sq_names;
 
 struct dur__sq_lane {
     dur_lane base;
@@ -152,8 +152,8 @@ struct dur__sq_lane {
     dur__link unborn;       /* file->desk.lock: starts that it has taken (sqlite_unborn.c) */
     dur__link leases;       /* leader */
     dur__link dirty;        /* leader */
-    dur__sq_names lost;     /* leader: instances whose lease went away … */
-    dur__sq_names asked;    /* … and those that are to be given up */
+    dur__link lost;         /* leader: leases that went away, until the lane was told … */
+    dur__link asked;        /* … and those that are to be given up */
     dur__link link;         /* file->desk.lock */
 };
 
@@ -258,9 +258,10 @@ typedef struct dur__sq_wal_size {
 typedef struct dur__sq_news {
     bool ready;
     bool work;
-    bool due;              /* the next due time moved */
-    bool all;              /* every watcher: somebody else wrote */
-    dur__sq_names changed; /* instances that watchers may wait for */
+    bool due;       /* the next due time moved */
+    bool all;       /* every watcher: somebody else wrote, or there was no memory for a name */
+    char **changed; /* instances that watchers may wait for */
+    size_t changed_count, changed_room;
 } dur__sq_news;
 
 /* When something happens by itself.  The leader writes, anybody reads. */
@@ -342,10 +343,12 @@ struct dur__sq_file {
     bool boot_known;    /* the file has this boot's id */
     char *alive;        /* an owner that is registered, as of alive_epoch */
     uint64_t alive_epoch;
-    dur__map leases;    /* by key */
-    dur__sq_op **batch; /* kept between batches */
-    size_t batch_room;
-    dur__buf block; /* the events of the turn that is being written */
+    dur__map leases;     /* by key */
+    dur__buf block;      /* the events of the turn that is being written */
+    dur_arena *scratch;  /* what the transaction under way has made, until the next begins */
+    dur__reserve aside;  /* what is done after its COMMIT draws on this … */
+    size_t needs;        /* … for which so many bytes … */
+    size_t needs_leases; /* … and leases were asked for */
 };
 
 /* Does this thread lead?  Then what is the leader's is this thread's. */
@@ -400,9 +403,10 @@ struct dur__sq_op {
     dur__sq_op *brings; /* is answered with it, when it succeeds */
     bool starts;        /* a dur__sq_start_op */
     bool failed;
-    bool undone; /* by a failed COMMIT, whatever run had found */
-    dur__sq_call *call;
-    dur__link link;
+    bool undone;        /* by a failed COMMIT, whatever run had found */
+    dur__sq_call *call; /* NULL: the leader's own */
+    dur__link link;     /* desk.inbox, or desk.answered */
+    dur__sq_op *next;   /* of the same batch */
 };
 
 /* Put the request into the inbox and wait until it is durable or has failed; op->err also in err. */
@@ -444,17 +448,17 @@ int dur__sq_handler_next(dur__sq_conn *conn, dur__sq_sql sql, const dur_handler_
                          const char *from, const char **out, dur_error *err);
 /* Where to go on behind it. */
 const char *dur__sq_handler_after(const dur_handler_filter *filter, dur_arena *arena, const char *handler);
-/* The handler after a turn, "" for none; NULL: as before.  free */
-char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool status);
+/* The handler after a turn, "" for none; NULL: as before. */
+const char *dur__sq_turn_handler(dur__sq_txn *txn, const dur_execution_metadata *meta, bool named, bool status);
 
-/* Keys of instances; zeroed: none. */
+/* Keys of instances, for the time of a transaction; zeroed: none. */
 typedef struct dur__sq_keys {
-    uint64_t *list; /* free */
+    uint64_t *list; /* scratch */
     size_t count, room;
 } dur__sq_keys;
-void dur__sq_keys_add(dur__sq_keys *keys, uint64_t key);
+void dur__sq_keys_add(dur__sq_txn *txn, dur__sq_keys *keys, uint64_t key);
 /* The first column of this row and of all that follow. */
-int dur__sq_keys_read(dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err);
+int dur__sq_keys_read(dur__sq_txn *txn, dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err);
 
 /* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
 
@@ -543,9 +547,13 @@ void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader, after COMMIT */
 void dur__sq_lease_ask(dur__sq_file *file, uint64_t key);             /* the same: it is suspended */
-/* Of a lane that has it, or will have it after COMMIT: then it is entered. */
-dur__sq_lease *dur__sq_lease_new(dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
-                                 const char *name, const char *version);
+/* Of a lane that has it, or will have it after COMMIT: then it is entered.  *out is it before it is whole: to be freed
+   when the thread leaves by its way out. */
+void dur__sq_lease_new(dur__sq_lease **out, dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
+                       const char *name, const char *version);
+enum { DUR__SQ_BLOCK = 48 }; /* what a block of a reserve costs beside its size, at most */
+/* In a transaction: after COMMIT there will be so many leases more, whose texts these are, or texts of one (0). */
+void dur__sq_needs(dur__sq_txn *txn, size_t leases, const char *instance, const char *name, const char *version);
 void dur__sq_lease_enter(dur__sq_lease *lease);
 void dur__sq_lease_free(dur__sq_lease *lease);
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
@@ -576,11 +584,11 @@ typedef struct dur__sq_turn_op {
     dur__sq_lane *lane; /* of a round; NULL */
     /* found by run, used by done */
     uint64_t key;
-    char *instance; /* of the row, when it was read */
+    const char *instance; /* of the row, when it was read */
     dur__sq_lease *lease;
     dur_turn_fault fault;
-    uint64_t look; /* of the instance before the turn, where it writes what was recovered */
-    const dur_worker_claim **lost;
+    uint64_t look;                 /* of the instance before the turn, where it writes what was recovered */
+    const dur_worker_claim **lost; /* where somebody is to be told; the turn's arena */
     size_t lost_count;
     uint64_t last_event, current;
     size_t messages_gone; /* rows that it has deleted from the queue */
@@ -758,9 +766,29 @@ int dur__sq_os_fail(dur_error *err, const char *op, const char *path);
 char *dur__sq_beside(const char *path, const char *suffix); /* the name of a file beside; free */
 char *dur__sq_folder(const dur__sq_file *file);             /* … and of their folder; free */
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
-/* The same, and all that is read is as of one moment.  Both end with done, after a failure, too. */
-int dur__sq_snapshot(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn);
+
+/*
+ * A read, which changes nothing: its function is left where there is no memory.  It ends with done, after a failure,
+ * too.
+ *
+ *     DUR__SQ_READ(read, file, err);
+ *     int code = dur__sq_read_open(&read, &conn, err);     or snapshot: all that is read is as of one moment
+ *     …
+ *     dur__sq_read_done(&read);
+ */
+typedef struct dur__sq_reading {
+    dur__way_out out;
+    dur__sq_file *file;
+    dur__sq_conn *conn;
+} dur__sq_reading;
+#define DUR__SQ_READ(name, of, err)                                                                                    \
+    dur__sq_reading name = { .file = (of) };                                                                           \
+    if (DUR__OUT_OF_MEMORY(&name.out)) return dur__sq_read_lost(&name, err)
+int dur__sq_read_lost(dur__sq_reading *read, dur_error *err);
+int dur__sq_read_open(dur__sq_reading *read, dur__sq_conn **out, dur_error *err);
+int dur__sq_read_snapshot(dur__sq_reading *read, dur__sq_conn **out, dur_error *err);
+void dur__sq_read_done(dur__sq_reading *read);
 
 /* The methods, each said once: what is here is declared below, and is in the table (sqlite_open.c). */
 /* clang-format off */

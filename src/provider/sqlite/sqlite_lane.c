@@ -14,16 +14,24 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     dur__sq_file *file = dur__sq_file_of(self);
     if (options->owner != NULL && !dur__sq_owner_known(file, options->owner))
         return dur_error_set(err, DUR_ESTATE, false, "sqlite.lane_open", "owner %s is not registered", options->owner);
-    dur__sq_lane *lane = dur__xcalloc(1, sizeof(*lane));
+    dur__sq_lane *lane = dur__zget(sizeof(*lane));
+    char *owner = options->owner != NULL ? dur__strdup(options->owner) : NULL;
+    if (lane == NULL || (owner == NULL && options->owner != NULL)) {
+        dur__free(lane);
+        dur__free(owner);
+        return DUR__NO_MEMORY(err, "sqlite.lane_open");
+    }
     lane->base.store = self;
     lane->file = file;
     lane->waker = options->waker;
     lane->stepped = options->stepped;
     lane->handlers = options->handlers;
-    lane->owner = dur__xstrdup(options->owner);
+    lane->owner = owner;
     lane->signalled = true; /* the first round looks at what is there already */
     dur__list_init(&lane->leases);
     dur__list_init(&lane->dirty);
+    dur__list_init(&lane->lost);
+    dur__list_init(&lane->asked);
     dur__list_init(&lane->unborn);
     lane->others_wait = true; /* until a round has looked */
     dur__mutex_lock(&file->desk.lock);
@@ -33,10 +41,9 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     return DUR_OK;
 }
 
-static void names_free(dur__sq_names *names) {
-    for (size_t i = 0; i < names->count; i++)
-        dur__free(names->list[i]);
-    dur__free(names->list);
+static void lost_free(dur__sq_lane *lane) {
+    for (dur__link *at; (at = dur__list_pop(&lane->lost)) != NULL;)
+        dur__sq_lease_free(DUR__CONTAINER(at, dur__sq_lease, lane_link));
 }
 
 void dur__sq_lane_close(dur_lane *base) {
@@ -51,8 +58,7 @@ void dur__sq_lane_close(dur_lane *base) {
     dur__sq_watch_pass_on(file, NULL); /* waiters have slept while it watched for them */
     dur__mutex_unlock(&file->desk.lock);
     dur__sq_unlead(file);
-    names_free(&lane->lost);
-    names_free(&lane->asked);
+    lost_free(lane);
     dur__free(lane->owner);
     dur__free(lane);
 }
@@ -75,6 +81,8 @@ typedef struct held_op {
     dur_arena *arena;
     dur_round *round;
     dur__sq_rows held; /* dur_held_message */
+    dur_held_message *all;
+    size_t count;
 } held_op;
 
 static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
@@ -89,9 +97,10 @@ static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
     if (code != DUR_OK || count == 0) return code;
     const char *instance = dur_arena_strdup(self->arena, lease->instance);
     const char *token = dur_arena_strdup(self->arena, lease->token);
+    dur_held_message *held = dur__sq_rows_add(&self->held, count, sizeof(*held));
     for (size_t i = 0; i < count; i++)
-        *(dur_held_message *)dur__sq_rows_add(&self->held, sizeof(dur_held_message)) =
-            (dur_held_message){ instance, token, messages[i] };
+        held[i] = (dur_held_message){ instance, token, messages[i] };
+    dur__map_xreserve(&lease->given, count);
     return DUR_OK;
 }
 
@@ -106,7 +115,7 @@ static int still_ours(dur__sq_txn *txn, const dur__sq_lease *lease, bool *ours, 
 
 static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     held_op *self = (held_op *)(void *)op;
-    self->held.count = 0;
+    self->held = (dur__sq_rows){ .arena = self->arena };
     int code = dur__sq_max_id(txn, &self->round->seen_id, &op->err);
     DUR__LIST_EACH(&self->lane->dirty, at) {
         dur__sq_lease *lease = DUR__CONTAINER(at, dur__sq_lease, dirty_link);
@@ -120,6 +129,7 @@ static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK && file->times.stale && known) code = dur__sq_next_times(txn, &op->err);
     if (code == DUR_OK && self->round->fetch == NULL && file->ready_maybe) /* it may want to know */
         code = dur__sq_has(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &self->round->more, &op->err, "");
+    self->all = dur__sq_rows_take(&self->held, &self->count);
     return code;
 }
 
@@ -142,7 +152,8 @@ static void held_done(dur__sq_op *op, dur__sq_file *file) {
         lease->seen_id = round->seen_id;
         lease->seen_now = round->now_ms;
     }
-    dur_held_message *all = dur__sq_rows_take(&self->held, self->arena, sizeof(*all), &round->held_count);
+    dur_held_message *all = self->all;
+    round->held_count = self->count;
     if (round->held_count > 1) qsort(all, round->held_count, sizeof(*all), held_order);
     round->held = all;
     for (size_t i = 0; i < round->held_count; i++) {
@@ -152,15 +163,29 @@ static void held_done(dur__sq_op *op, dur__sq_file *file) {
     }
 }
 
-static const char **names_take(dur__sq_names *names, dur_arena *arena, size_t *count) {
-    const char **out = dur_arena_alloc(arena, (names->count + 1) * sizeof(*out));
-    for (size_t i = 0; i < names->count; i++) {
-        out[i] = dur_arena_strdup(arena, names->list[i]);
-        dur__free(names->list[i]);
+/* Where there is no memory the next round tells. */
+static void names_take(dur__sq_lane *lane, dur_arena *arena, dur_round *round) {
+    dur__way_out out_of_memory;
+    if (dur__list_empty(&lane->lost) && dur__list_empty(&lane->asked)) return;
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) {
+        atomic_store(&lane->signalled, true);
+        return;
     }
-    *count = names->count;
-    names->count = 0;
-    return out;
+    dur__sq_rows lost = { .arena = arena }, asked = { .arena = arena };
+    DUR__LIST_EACH(&lane->lost, at)
+    *(const char **)dur__sq_rows_add(&lost, 1, sizeof(char *)) =
+        dur_arena_strdup(arena, DUR__CONTAINER(at, dur__sq_lease, lane_link)->instance);
+    DUR__LIST_EACH(&lane->asked, at)
+    *(const char **)dur__sq_rows_add(&asked, 1, sizeof(char *)) =
+        dur_arena_strdup(arena, DUR__CONTAINER(at, dur__sq_lease, asked_link)->instance);
+    dur__way_out_end(&out_of_memory);
+    round->lost = (const char **)(void *)lost.data;
+    round->lost_count = lost.count;
+    round->asked = (const char **)(void *)asked.data;
+    round->asked_count = asked.count;
+    lost_free(lane);
+    while (dur__list_pop(&lane->asked) != NULL) {
+    }
 }
 
 /* ---- a round ---- */
@@ -176,7 +201,9 @@ typedef struct round_ops {
     size_t last_count;
 } round_ops;
 
-static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, dur_round *round) {
+static bool round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, dur_round *round) {
+    dur__way_out out_of_memory;
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) return false;
     size_t count = round->turn_count + round->ack_count, at = 0;
     ops->turns = dur_arena_alloc(arena, round->turn_count * sizeof(*ops->turns) + 1);
     ops->acks = dur_arena_alloc(arena, round->ack_count * sizeof(*ops->acks) + 1);
@@ -205,6 +232,8 @@ static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, 
         dur__sq_work_op_init(&ops->work, round->work, arena, round->works, max);
         ops->last[ops->last_count++] = &ops->work.op;
     }
+    dur__way_out_end(&out_of_memory);
+    return true;
 }
 
 static void round_answer(round_ops *ops, dur_round *round) {
@@ -212,7 +241,6 @@ static void round_answer(round_ops *ops, dur_round *round) {
         dur__sq_turn_op_answer(&ops->turns[i]);
     for (size_t i = 0; i < round->ack_count; i++)
         round->acks[i].error = ops->acks[i].op.err;
-    if (ops->held.op.failed) dur__free(ops->held.held.data); /* else the round has taken them */
     if (round->fetch != NULL) {
         if (!ops->fetch.op.failed) {
             round->item_count = ops->fetch.count;
@@ -220,7 +248,6 @@ static void round_answer(round_ops *ops, dur_round *round) {
             round->suspect_instance = ops->fetch.suspect;
         } else
             dur__sq_fetch_op_drop(&ops->fetch);
-        dur__free(ops->fetch.leases);
     }
     if (round->work != NULL && !ops->work.op.failed) {
         round->work_count = ops->work.count;
@@ -230,14 +257,26 @@ static void round_answer(round_ops *ops, dur_round *round) {
     }
 }
 
+/* A round that did nothing for want of memory has failed: its caller pauses. */
+static int round_starved(const round_ops *ops, const dur_round *round, dur_error *err) {
+    bool starved = false;
+    for (size_t i = 0; i < ops->last_count; i++)
+        starved = starved || (ops->last[i]->failed && ops->last[i]->err.code == DUR_ENOMEM);
+    if (!starved) return DUR_OK;
+    atomic_store(&ops->held.lane->signalled, true); /* what was left is news again */
+    bool nothing =
+        round->turn_count + round->ack_count + round->item_count + round->work_count + round->held_count == 0;
+    return nothing ? DUR__NO_MEMORY(err, "sqlite.round") : DUR_OK;
+}
+
 int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     round_ops ops;
     lane_rests(lane, false);
+    if (!round_prepare(&ops, lane, arena, round)) return DUR__NO_MEMORY(err, "sqlite.round");
     int code = dur__sq_lead(file, err);
     if (code != DUR_OK) return code;
-    round_prepare(&ops, lane, arena, round);
     lane->asks_instances = round->fetch != NULL && round->fetch->kind != DUR_FETCH_SUSPECT;
     lane->asks_work = round->work != NULL && round->work->kind != DUR_FETCH_SUSPECT;
     /* A round that does not look everywhere leaves the signal for the next wait. */
@@ -251,12 +290,10 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         code = ops.held.op.err.code;
         if (err != NULL) *err = ops.held.op.err;
     }
-    if (code == DUR_OK) { /* else nobody reads the answers: the next round tells */
-        round->lost = names_take(&lane->lost, arena, &round->lost_count);
-        round->asked = names_take(&lane->asked, arena, &round->asked_count);
-    }
-    dur__sq_unlead(file);
     round_answer(&ops, round);
+    if (code == DUR_OK) code = round_starved(&ops, round, err);
+    if (code == DUR_OK) names_take(lane, arena, round); /* else nobody reads the answers: the next round tells */
+    dur__sq_unlead(file);
     if (round->now_ms == 0) round->now_ms = file->world->wall_ms(file->world->data);
     uint64_t left = dur__sq_time_left(file, DUR_NEVER);
     round->next_due_ms = left == DUR_NEVER ? DUR_NEVER : dur__sq_after(round->now_ms, left);
@@ -351,7 +388,16 @@ int dur__sq_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
     uint64_t now = queue != NULL ? file->world->wall_ms(file->world->data) : lease->seen_now;
     dur__sq_behind which = { lease->key, now, queue, after_due_ms, after_id, max };
     size_t found = 0;
+    dur__way_out out_of_memory;
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) {
+        dur__sq_conn_reset(&file->writer);
+        dur__sq_unlead(file);
+        *count = 0;
+        return DUR__NO_MEMORY(err, "sqlite.lane");
+    }
     code = dur__sq_read_behind(&file->writer, arena, &which, out, &found, err);
+    if (code == DUR_OK) dur__map_xreserve(&lease->given, found);
+    dur__way_out_end(&out_of_memory);
     for (size_t i = 0; i < found && code == DUR_OK; i++) {
         dur_fetched_message message = (*out)[i];
         if (message.queue == NULL && message.id > lease->seen_id) continue; /* comes with the next round */
@@ -362,30 +408,45 @@ int dur__sq_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
     return code;
 }
 
+/* What is remembered of it. */
+static int lease_read(dur__sq_lane *lane, dur_arena *arena, const char *instance, const char *token,
+                      dur_orchestration_item *out, dur_error *err) {
+    dur__sq_lease *lease = NULL;
+    int code = lease_of(lane, instance, token, &lease, err);
+    if (code != DUR_OK) return code;
+    dur__way_out out_of_memory;
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) {
+        dur__sq_unlead(lane->file);
+        return DUR__NO_MEMORY(err, "sqlite.lane");
+    }
+    out->orchestration_name = dur_arena_strdup(arena, lease->name);
+    out->version = dur_arena_strdup(arena, lease->version);
+    out->store_key = lease->key;
+    out->execution_id = lease->execution > 0 ? lease->execution : 1;
+    dur__way_out_end(&out_of_memory);
+    dur__sq_unlead(lane->file);
+    return DUR_OK;
+}
+
 int dur__sq_lane_history(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,
                          uint64_t execution_id, dur_orchestration_item *out, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_conn *conn = NULL;
     dur_event_row *history = NULL;
     dur_key_value *kv = NULL;
-    dur__sq_lease *lease = NULL;
     memset(out, 0, sizeof *out);
-    int code = lease_of(lane, instance, lock_token, &lease, err);
+    int code = lease_read(lane, arena, instance, lock_token, out, err);
     if (code != DUR_OK) return code;
-    uint64_t key = lease->key;
-    if (execution_id == 0) execution_id = lease->execution > 0 ? lease->execution : 1;
-    out->orchestration_name = dur_arena_strdup(arena, lease->name);
-    out->version = dur_arena_strdup(arena, lease->version);
-    dur__sq_unlead(lane->file);
-    code = dur__sq_snapshot(lane->file, &conn, err);
+    if (execution_id != 0) out->execution_id = execution_id;
+    DUR__SQ_READ(read, lane->file, err);
+    code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK)
-        code = dur__sq_read_history(conn, arena, instance, key, execution_id, &history, &out->history_count, err);
-    if (code == DUR_OK) code = dur__sq_read_kv(conn, arena, key, false, &kv, &out->kv_count, err);
-    dur__sq_reader_done(lane->file, conn);
+        code = dur__sq_read_history(conn, arena, instance, out->store_key, out->execution_id, &history,
+                                    &out->history_count, err);
+    if (code == DUR_OK) code = dur__sq_read_kv(conn, arena, out->store_key, false, &kv, &out->kv_count, err);
     out->instance = dur_arena_strdup(arena, instance);
     out->lock_token = dur_arena_strdup(arena, lock_token);
-    out->store_key = key;
-    out->execution_id = execution_id;
+    dur__sq_read_done(&read);
     out->history = history;
     out->kv = kv;
     if (history != NULL && out->history_count > 0) out->last_event_id = history[out->history_count - 1].event_id;

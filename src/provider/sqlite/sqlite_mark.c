@@ -24,6 +24,7 @@
  * The same list tells a process that has the store open whether what was written into the file was a checkpoint.
  */
 #include "provider/sqlite/sqlite_internal.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -60,18 +61,16 @@ int dur__sq_leftover_check(const char *path, dur_error *err) {
 
 /* ---- a database beside the -wal of another ---- */
 
+enum { URI_BYTES = 3 * PATH_MAX + 32 };
+
 /* A name for SQLite as a URI: the file as it is, without its -wal. */
-static char *uri_of(const char *path) {
-    dur__buf uri = { 0 };
-    dur__buf_format(&uri, "file:");
-    for (const char *at = path; *at != '\0'; at++) {
-        if (*at == '?' || *at == '#' || *at == '%')
-            dur__buf_format(&uri, "%%%02x", (unsigned)(unsigned char)*at);
-        else
-            dur__buf_char(&uri, *at);
+static void uri_of(const char *path, char out[URI_BYTES]) {
+    int size = snprintf(out, URI_BYTES, "file:");
+    for (const char *at = path; *at != '\0' && size < URI_BYTES - 16; at++) {
+        bool plain = *at != '?' && *at != '#' && *at != '%';
+        size += snprintf(out + size, 4, plain ? "%c" : "%%%02x", (unsigned char)*at);
     }
-    dur__buf_format(&uri, "?immutable=1");
-    return dur__buf_take(&uri);
+    snprintf(out + size, 16, "?immutable=1");
 }
 
 static void check_digits(const char *number, char out[CHECK_CHARS + 1]) {
@@ -93,9 +92,11 @@ static bool is_whole(const char *row) {
 static int is_intact(sqlite3 *db) {
     sqlite3_stmt *stmt = NULL;
     int result = sqlite3_prepare_v2(db, "PRAGMA integrity_check(1)", -1, &stmt, NULL);
-    bool intact = result == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW && dur__str_eq(dur__sq_text(stmt, 0), "ok");
+    bool intact = result == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW &&
+                  dur__str_eq((const char *)sqlite3_column_text(stmt, 0), "ok");
+    bool starved = sqlite3_errcode(db) == SQLITE_NOMEM;
     sqlite3_finalize(stmt);
-    return intact ? SQLITE_OK : SQLITE_CORRUPT;
+    return intact ? SQLITE_OK : starved ? SQLITE_NOMEM : SQLITE_CORRUPT;
 }
 
 /* The row, in a connection of its own that writes nothing, also not at its end; "" where there is none.  Alone:
@@ -103,7 +104,8 @@ static int is_intact(sqlite3 *db) {
 static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_BYTES]) {
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
-    char *uri = alone ? uri_of(file->path) : NULL;
+    char uri[URI_BYTES];
+    if (alone) uri_of(file->path, uri);
     int flags = alone ? SQLITE_OPEN_READONLY | SQLITE_OPEN_URI : SQLITE_OPEN_READWRITE;
     int result = sqlite3_open_v2(alone ? uri : file->path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL);
     memset(out, 0, DUR__SQ_MARK_BYTES);
@@ -114,14 +116,14 @@ static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_
     if (result == SQLITE_ERROR) result = alone ? is_intact(db) : SQLITE_OK; /* no such table */
     if (result == SQLITE_OK && stmt != NULL) {
         result = sqlite3_step(stmt);
-        if (result == SQLITE_ROW && sqlite3_column_text(stmt, 0) != NULL)
-            snprintf(out, DUR__SQ_MARK_BYTES, "%s", (const char *)sqlite3_column_text(stmt, 0));
+        const char *text = result == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+        if (text != NULL) snprintf(out, DUR__SQ_MARK_BYTES, "%s", text);
         if (result == SQLITE_ROW || result == SQLITE_DONE) result = SQLITE_OK;
+        if (text == NULL && sqlite3_errcode(db) == SQLITE_NOMEM) result = SQLITE_NOMEM;
         if (result == SQLITE_OK && alone && !is_whole(out)) result = SQLITE_CORRUPT;
     }
     sqlite3_finalize(stmt);
     sqlite3_close_v2(db);
-    dur__free(uri);
     return result & 0xff;
 }
 
@@ -146,11 +148,15 @@ int dur__sq_mark_check(const dur__sq_file *file, dur_error *err) {
     if (file->path == NULL || size_of(file->path, "-wal") <= 0) return DUR_OK;
     /* Others may write meanwhile: what the file had before and after was what it had in between. */
     for (int looks = 0; looks < LOOKS_MAX; looks++) {
-        if (row_read(file, true, alone) != SQLITE_OK) return DUR_OK; /* half a page: the -wal may mend it */
-        int result = row_read(file, false, together);
+        int result = row_read(file, true, alone);
+        if (result != SQLITE_OK && result != SQLITE_NOMEM) return DUR_OK; /* half a page: the -wal may mend it */
+        if (result == SQLITE_OK) result = row_read(file, false, together);
+        if (result == SQLITE_NOMEM) return DUR__NO_MEMORY(err, "sqlite.open");
         if (result == SQLITE_CORRUPT || result == SQLITE_NOTADB) return not_its_wal(file, err);
         if (result != SQLITE_OK || belongs(alone, together)) return DUR_OK; /* opening says what is wrong */
-        if (row_read(file, true, again) == SQLITE_OK && strcmp(alone, again) == 0) return not_its_wal(file, err);
+        result = row_read(file, true, again);
+        if (result == SQLITE_NOMEM) return DUR__NO_MEMORY(err, "sqlite.open");
+        if (result == SQLITE_OK && strcmp(alone, again) == 0) return not_its_wal(file, err);
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     }
     return DUR_OK;
@@ -182,8 +188,11 @@ static int row_get(dur__sq_conn *conn, char out[DUR__SQ_MARK_BYTES], dur_error *
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, DUR__SQ_META_GET, &row, err, "t", "mark");
     out[0] = '\0';
-    if (code == DUR_OK && row != NULL && dur__sq_text(row, 0) != NULL)
-        snprintf(out, DUR__SQ_MARK_BYTES, "%s", dur__sq_text(row, 0));
+    const char *text = row != NULL ? dur__sq_text(row, 0) : NULL;
+    if (text != NULL)
+        snprintf(out, DUR__SQ_MARK_BYTES, "%s", text);
+    else if (row != NULL && sqlite3_errcode(conn->db) == SQLITE_NOMEM)
+        code = dur__sq_fail(err, conn->db, "sqlite.mark");
     dur__sq_end(&row);
     return code;
 }

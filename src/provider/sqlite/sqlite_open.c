@@ -4,6 +4,7 @@
  * Nothing here opens the database file except through SQLite: closing a descriptor of it would drop the POSIX locks
  * that SQLite holds for the whole process.  A new file is made with mode 0600 before SQLite sees it.
  */
+#include "base/arena_internal.h"
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
@@ -64,11 +65,12 @@ static int try_wal_mode(dur__sq_file *file, dur_error *err) {
     if (sqlite3_prepare_v2(db, "PRAGMA journal_mode=WAL", -1, &stmt, NULL) != SQLITE_OK)
         return dur__sq_fail(err, db, "sqlite.open");
     int code = DUR_OK;
-    if (sqlite3_step(stmt) != SQLITE_ROW)
+    const char *mode = sqlite3_step(stmt) == SQLITE_ROW ? dur__sq_text(stmt, 0) : NULL;
+    if (mode == NULL)
         code = dur__sq_fail(err, db, "sqlite.open");
-    else if (strcmp(dur__sq_text(stmt, 0), "wal") != 0)
+    else if (strcmp(mode, "wal") != 0)
         code = dur_error_set(err, DUR_EUNSUPPORTED, false, "sqlite.open",
-                             "the file system does not allow WAL mode (journal mode is %s)", dur__sq_text(stmt, 0));
+                             "the file system does not allow WAL mode (journal mode is %s)", mode);
     else if (sqlite3_step(stmt) != SQLITE_DONE) /* it says "wal" first, and writes so into the file then */
         code = dur__sq_fail(err, db, "sqlite.open");
     sqlite3_finalize(stmt);
@@ -126,9 +128,10 @@ static void file_free(dur__sq_file *file) {
     dur__mutex_destroy(&file->peers.owners_lock);
     dur__mutex_destroy(&file->intact.lock);
     dur__cond_destroy(&file->desk.turn);
-    dur__free(file->batch);
     dur__buf_free(&file->block);
-    dur__free(file->news.changed.list);
+    dur_arena_free(file->scratch);
+    dur__reserve_free(&file->aside);
+    dur__free(file->news.changed);
     dur__free(file->alive);
     dur__free(file->intact.folder.path);
     dur__free(file->intact.wal.path);
@@ -140,6 +143,7 @@ static void file_free(dur__sq_file *file) {
 static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     dur__sq_file *file = dur__xcalloc(1, sizeof(*file));
     file->refs = 1;
+    file->scratch = dur__arena_xnew();
     file->path = path;
     file->world = options->world != NULL ? options->world : dur_world_real();
     atomic_store(&file->relaxed, options->relaxed_durability);
@@ -201,8 +205,9 @@ int dur__sq_os_fail(dur_error *err, const char *op, const char *path) {
                     : errno == ENOENT || errno == ENOTDIR               ? DUR_ENOTFOUND
                     : errno == EEXIST                                   ? DUR_EEXISTS
                     : errno == ENOSPC || errno == EDQUOT                ? DUR_EFULL
+                    : errno == ENOMEM                                   ? DUR_ENOMEM
                                                                         : DUR_EIO;
-    return dur_error_set(err, code, code == DUR_EFULL, op, "%s: %s", path, strerror(errno));
+    return dur_error_set(err, code, code == DUR_EFULL || code == DUR_ENOMEM, op, "%s: %s", path, strerror(errno));
 }
 
 char *dur__sq_beside(const char *path, const char *suffix) {
@@ -382,6 +387,7 @@ static int store_open(dur_provider **out, const dur_sqlite_options *options, boo
 
 int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *options, dur_error *err) {
     dur_error_clear(err);
+    DUR__SET_ASIDE("sqlite.open", err);
     if (out == NULL || options == NULL)
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "out and options are required");
     *out = NULL;

@@ -16,10 +16,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { NAME_BYTES = PATH_MAX + 1024 }; /* longer than an id of 191 bytes can make it */
 
 typedef struct owner_block { /* the file's content */
     uint64_t heartbeat_ms;   /* boot clock */
@@ -29,18 +32,13 @@ typedef struct owner_block { /* the file's content */
 } owner_block;
 
 /* A file name for any id. */
-static char *owner_path(const dur__sq_file *file, const char *id) {
-    dur__buf path = { 0 };
-    dur__buf_format(&path, "%s.owner-", file->path);
-    for (const unsigned char *at = (const unsigned char *)id; *at != '\0'; at++) {
-        bool plain =
-            (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '-';
-        if (plain)
-            dur__buf_char(&path, (char)*at);
-        else
-            dur__buf_format(&path, "_%02x", *at);
+static void owner_path(const dur__sq_file *file, const char *id, char out[NAME_BYTES]) {
+    int at = snprintf(out, NAME_BYTES, "%s.owner-", file->path);
+    for (; *id != '\0' && at >= 0 && at < NAME_BYTES - 4; id++) {
+        unsigned char c = (unsigned char)*id;
+        bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+        at += snprintf(out + at, (size_t)(NAME_BYTES - at), plain ? "%c" : "_%02x", c);
     }
-    return dur__buf_take(&path);
 }
 
 /* Does the file still have its name? */
@@ -97,10 +95,10 @@ static bool is_dead(dur__sq_file *file, const char *id) {
     owner_block block;
     uint64_t now_ms = boot_now(file); /* first: see above */
     if (file->path == NULL) return is_dead_in_memory(file, id);
-    char *path = owner_path(file, id);
+    char path[NAME_BYTES];
+    owner_path(file, id, path);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* for writing, its closing would look like a death */
     bool dead = fd >= 0 ? flock(fd, LOCK_SH | LOCK_NB) == 0 : errno == ENOENT;
-    dur__free(path);
     if (fd < 0) return dead;
     bool whole = pread(fd, &block, sizeof block, 0) == (ssize_t)sizeof block;
     close(fd);
@@ -116,9 +114,9 @@ static int has_row(dur__sq_txn *txn, const char *id, bool *has, dur_error *err) 
 
 static void file_remove(const dur__sq_file *file, const char *id) {
     if (file->path == NULL) return;
-    char *path = owner_path(file, id);
+    char path[NAME_BYTES];
+    owner_path(file, id, path);
     unlink(path);
-    dur__free(path);
 }
 
 /* ---- setting free what an owner holds ---- */
@@ -135,9 +133,9 @@ typedef struct free_op {
 
 static int leases_of(free_op *self, dur__sq_txn *txn) {
     sqlite3_stmt *row = NULL;
-    self->keys.count = 0;
+    self->keys = (dur__sq_keys){ 0 };
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_OF_OWNER, &row, &self->op.err, "t", self->id);
-    return code == DUR_OK ? dur__sq_keys_read(&self->keys, row, &self->op.err) : code;
+    return code == DUR_OK ? dur__sq_keys_read(txn, &self->keys, row, &self->op.err) : code;
 }
 
 /* Before its rows are counted: what may have killed it, should something have run alone there. */
@@ -180,7 +178,7 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
 
 static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     free_op *self = (free_op *)(void *)op;
-    self->keys.count = 0;
+    self->keys = (dur__sq_keys){ 0 };
     self->freed = self->owners = 0;
     self->dead = !self->if_dead || is_dead(txn->file, self->id);
     int code = self->dead ? free_rows(self, txn) : DUR_OK;
@@ -215,7 +213,6 @@ static int take_over(dur__sq_file *file, const char *self_id, const char *id, bo
     int code = dur__sq_submit(file, &op.op, err);
     *dead = code == DUR_OK && op.dead;
     if (*dead) took_over(file, self_id, &op);
-    dur__free(op.keys.list);
     return code;
 }
 
@@ -224,23 +221,24 @@ static int owners_read(dur__sq_file *file, dur_arena *arena, dur__sq_rows *ids, 
                        dur_error *err) {
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_reader(file, &conn, err);
+    DUR__SQ_READ(read, file, err);
+    int code = dur__sq_read_open(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_META_GET, crashed_at_ms, 1, err, "t", "crashed");
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_OWNER_LIST, &row, err, "");
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
-        *(const char **)dur__sq_rows_add(ids, sizeof(char *)) = dur__sq_dup(arena, row, 0);
-    dur__sq_reader_done(file, conn);
+        *(const char **)dur__sq_rows_add(ids, 1, sizeof(char *)) = dur__sq_dup(arena, row, 0);
+    dur__sq_read_done(&read);
     return code;
 }
 
 static int owners_look(dur__sq_file *file, const char *self_id, dur_owner_report *out, dur_error *err) {
     dur_arena *arena = dur_arena_new();
-    dur__sq_rows list = { NULL, 0, 0 };
-    size_t count = 0;
+    if (arena == NULL) return DUR__NO_MEMORY(err, "sqlite.owner");
+    dur__sq_rows list = { .arena = arena };
     int code = owners_read(file, arena, &list, &out->crashed_at_ms, err);
-    const char **ids = dur__sq_rows_take(&list, arena, sizeof(*ids), &count);
+    const char **ids = (const char **)(void *)list.data;
     out->peers = 0;
-    for (size_t i = 0; i < count && code == DUR_OK; i++) {
+    for (size_t i = 0; i < list.count && code == DUR_OK; i++) {
         if (dur__str_eq(ids[i], self_id)) continue; /* one that is late itself does not bury itself */
         bool dead = is_dead(file, ids[i]);
         if (dead) code = take_over(file, self_id, ids[i], &dead, err);
@@ -308,6 +306,15 @@ int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err) {
     return code;
 }
 
+/* The lock is not to be left behind. */
+static int free_rows_locked(free_op *op, dur__sq_txn *txn) {
+    dur__way_out out_of_memory;
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) return DUR__NO_MEMORY(&op->op.err, "sqlite.owner");
+    int code = free_rows(op, txn);
+    dur__way_out_end(&out_of_memory);
+    return code;
+}
+
 int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
@@ -316,10 +323,9 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err) {
     DUR__LIST_EACH_SAFE(&file->peers.owners, at, after) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
         free_op op = { .id = owner->id, .clean = true };
-        if (code == DUR_OK) code = free_rows(&op, txn);
+        if (code == DUR_OK) code = free_rows_locked(&op, txn);
         if (code != DUR_OK && err != NULL && op.op.err.code != DUR_OK) *err = op.op.err;
         owner_free(owner, false); /* its next beat finds nobody of its name */
-        dur__free(op.keys.list);
     }
     dur__mutex_unlock(&file->peers.owners_lock);
     return code;
@@ -347,7 +353,8 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
     owner_block block = { .heartbeat_ms = boot_now(file), .timeout_ms = owner->timeout_ms };
     snprintf(block.boot, sizeof block.boot, "%s", file->boot);
     snprintf(block.id, sizeof block.id, "%s", owner->id);
-    char *path = dur__sq_beside(owner->path, ".new");
+    char path[NAME_BYTES];
+    snprintf(path, sizeof path, "%s.new", owner->path);
     owner->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_TRUNC, 0600);
     bool made = owner->fd >= 0 && flock(owner->fd, LOCK_EX | LOCK_NB) == 0 &&
                 pwrite(owner->fd, &block, sizeof block, 0) == (ssize_t)sizeof block && rename(path, owner->path) == 0;
@@ -355,7 +362,6 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
                     : dur_error_set(err, errno == ENOSPC ? DUR_EFULL : DUR_EIO, true, "sqlite.owner",
                                     "cannot make %s: %s", path, strerror(errno));
     if (!made) unlink(path);
-    dur__free(path);
     return code;
 }
 
@@ -363,18 +369,16 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
 static void files_sweep(const dur__sq_file *file) {
     const char *base = strrchr(file->path, '/') + 1;
     size_t size = strlen(base);
-    char *folder = dur__sq_folder(file);
-    DIR *dir = opendir(folder);
+    DIR *dir = opendir(file->intact.folder.path);
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         if (strncmp(entry->d_name, base, size) != 0 || strncmp(entry->d_name + size, ".owner-", 7) != 0) continue;
-        char *path = dur__sq_beside(file->path, entry->d_name + size);
+        char path[NAME_BYTES];
+        snprintf(path, sizeof path, "%s%s", file->path, entry->d_name + size);
         int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0) unlink(path);
         if (fd >= 0) close(fd);
-        dur__free(path);
     }
     if (dir != NULL) closedir(dir);
-    dur__free(folder);
 }
 
 /* What stands in its way: a dead one of its name, with a row or with a file only. */
@@ -382,7 +386,7 @@ static int room_make(register_op *self, dur__sq_txn *txn) {
     bool taken = false;
     const char *id = self->options->owner;
     dur_error *err = &self->namesake.op.err;
-    self->namesake.keys.count = 0;
+    self->namesake.keys = (dur__sq_keys){ 0 };
     int code = has_row(txn, id, &taken, err);
     bool ours = self->owner->fd >= 0; /* this transaction has begun anew */
     if (code == DUR_OK && taken && !ours && !is_dead(txn->file, id))
@@ -415,18 +419,24 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     if (code != DUR_OK) return code;
     if (lives) return dur_error_set(err, DUR_EEXISTS, false, "sqlite.owner", "owner %s is registered", options->owner);
     dur_owner_options filled = *options;
+    char path[NAME_BYTES] = "";
     if (filled.timeout_ms == 0) filled.timeout_ms = 10000;
-    dur__sq_owner *owner = dur__xcalloc(1, sizeof(*owner));
-    owner->id = dur__xstrdup(filled.owner);
+    if (file->path != NULL) owner_path(file, filled.owner, path);
+    dur__sq_owner *owner = dur__zget(sizeof(*owner));
+    if (owner != NULL) owner->id = dur__strdup(filled.owner);
+    if (owner != NULL) owner->path = dur__strdup(path);
+    if (owner == NULL || owner->id == NULL || owner->path == NULL) {
+        if (owner != NULL) dur__free(owner->id);
+        dur__free(owner);
+        return DUR__NO_MEMORY(err, "sqlite.owner");
+    }
     owner->fd = -1;
     owner->timeout_ms = filled.timeout_ms;
     owner->heartbeat_ms = boot_now(file);
-    if (file->path != NULL) owner->path = owner_path(file, owner->id);
     register_op op = { .namesake = { .op = { .run = register_run, .done = free_done }, .id = filled.owner },
                        .options = &filled,
                        .owner = owner };
     code = dur__sq_submit(file, &op.namesake.op, err);
-    dur__free(op.namesake.keys.list);
     dur__mutex_lock(&file->peers.owners_lock);
     dur__list_push(&file->peers.owners, &owner->link);
     if (code != DUR_OK) owner_free(owner, false);
@@ -469,7 +479,6 @@ int dur__sq_owner_release(dur_provider *self, const char *id, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     free_op op = { .op = { .run = free_run, .done = free_done }, .id = id, .clean = true };
     int code = dur__sq_submit(file, &op.op, err);
-    dur__free(op.keys.list);
     if (code != DUR_OK) return code;
     dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
@@ -485,8 +494,9 @@ int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
     bool lives = false;
     int code = has_row(txn, id, &lives, err);
     if (lives) { /* until somebody else writes, or an owner goes here */
+        char *alive = dur__xstrdup(id);
         dur__free(file->alive);
-        file->alive = dur__xstrdup(id);
+        file->alive = alive;
         file->alive_epoch = file->epoch;
     }
     if (code != DUR_OK || lives) return code;

@@ -7,18 +7,20 @@
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
 
-void dur__sq_keys_add(dur__sq_keys *keys, uint64_t key) {
+void dur__sq_keys_add(dur__sq_txn *txn, dur__sq_keys *keys, uint64_t key) {
     if (keys->count == keys->room) {
         keys->room = keys->room == 0 ? 16 : keys->room * 2;
-        keys->list = dur__xrealloc(keys->list, keys->room * sizeof(*keys->list));
+        uint64_t *list = dur_arena_alloc(txn->file->scratch, keys->room * sizeof(*list));
+        if (keys->count > 0) memcpy(list, keys->list, keys->count * sizeof(*list));
+        keys->list = list;
     }
     keys->list[keys->count++] = key;
 }
 
-int dur__sq_keys_read(dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err) {
+int dur__sq_keys_read(dur__sq_txn *txn, dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err) {
     int code = DUR_OK;
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
-        dur__sq_keys_add(keys, dur__sq_u64(row, 0));
+        dur__sq_keys_add(txn, keys, dur__sq_u64(row, 0));
     return code;
 }
 
@@ -349,9 +351,9 @@ void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id) {
     (void)dur__map_remove_u64(&lease->given, id);
 }
 
-dur__sq_lease *dur__sq_lease_new(dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
-                                 const char *name, const char *version) {
-    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
+void dur__sq_lease_new(dur__sq_lease **out, dur__sq_lane *lane, uint64_t key, const char *instance, const char *token,
+                       const char *name, const char *version) {
+    dur__sq_lease *lease = *out = dur__xcalloc(1, sizeof(*lease));
     lease->lane = lane;
     lease->key = key;
     lease->instance = dur__xstrdup(instance);
@@ -359,7 +361,16 @@ dur__sq_lease *dur__sq_lease_new(dur__sq_lane *lane, uint64_t key, const char *i
     lease->name = dur__xstrdup(name);
     lease->version = dur__xstrdup(version);
     lease->queued = DUR__SQ_NOT_COUNTED;
-    return lease;
+}
+
+static size_t text_needs(const char *text) {
+    return text != NULL ? strlen(text) + DUR__SQ_BLOCK : 0;
+}
+
+void dur__sq_needs(dur__sq_txn *txn, size_t leases, const char *instance, const char *name, const char *version) {
+    txn->file->needs += leases * (sizeof(dur__sq_lease) + 80 + 2 * DUR__SQ_BLOCK) + text_needs(instance) +
+                        text_needs(name) + text_needs(version);
+    txn->file->needs_leases += leases;
 }
 
 void dur__sq_lease_enter(dur__sq_lease *lease) {
@@ -377,26 +388,17 @@ void dur__sq_lease_free(dur__sq_lease *lease) {
     dur__free(lease);
 }
 
-static void name_add(dur__sq_names *names, char *instance) {
-    if (names->count == names->room) {
-        names->room = names->room == 0 ? 8 : names->room * 2;
-        names->list = dur__xrealloc(names->list, names->room * sizeof(*names->list));
-    }
-    names->list[names->count++] = instance;
-}
-
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost) {
     DUR_ASSERT(dur__sq_leads(file));
     dur__sq_lease *lease = dur__map_remove_u64(&file->leases, key);
     if (lease == NULL) return;
-    dur__sq_lane *lane = lease->lane;
     dur__list_unlink(&lease->lane_link);
     dur__list_unlink(&lease->dirty_link);
-    if (lost) {
-        name_add(&lane->lost, lease->instance);
-        lease->instance = NULL;
-    }
-    dur__sq_lease_free(lease);
+    dur__list_unlink(&lease->asked_link);
+    if (lost)
+        dur__list_push(&lease->lane->lost, &lease->lane_link);
+    else
+        dur__sq_lease_free(lease);
 }
 
 void dur__sq_lease_ask(dur__sq_file *file, uint64_t key) {
@@ -404,7 +406,7 @@ void dur__sq_lease_ask(dur__sq_file *file, uint64_t key) {
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
     if (lease == NULL || lease->asked) return;
     lease->asked = true;
-    name_add(&lease->lane->asked, dur__xstrdup(lease->instance));
+    dur__list_push(&lease->lane->asked, &lease->asked_link);
 }
 
 int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err) {
@@ -416,7 +418,20 @@ void dur__sq_changed(dur__sq_file *file, const char *instance) {
     DUR_ASSERT(dur__sq_leads(file));
     /* After the commit, and a waiter counts itself before it reads: who is not counted yet reads what was committed. */
     if (instance == NULL || atomic_load(&file->desk.waiter_count) == 0) return;
-    name_add(&file->news.changed, dur__xstrdup(instance));
+    dur__sq_news *news = &file->news;
+    if (news->changed_count == news->changed_room) {
+        size_t room = news->changed_room == 0 ? 8 : 2 * news->changed_room;
+        char **list = dur__resize(news->changed, room * sizeof(*list));
+        if (list != NULL) {
+            news->changed = list;
+            news->changed_room = room;
+        }
+    }
+    char *name = news->changed_count < news->changed_room ? dur__strdup(instance) : NULL;
+    if (name != NULL)
+        news->changed[news->changed_count++] = name;
+    else
+        news->all = true;
 }
 
 /* ---- what others wrote, and what time brought ---- */

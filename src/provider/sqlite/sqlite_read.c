@@ -21,7 +21,8 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
     dur__link *link = dur__list_pop(&file->pool.readers);
     if (link != NULL) file->pool.count--;
     dur__mutex_unlock(&file->pool.lock);
-    dur__sq_conn *conn = link != NULL ? DUR__CONTAINER(link, dur__sq_conn, link) : dur__xcalloc(1, sizeof(*conn));
+    dur__sq_conn *conn = link != NULL ? DUR__CONTAINER(link, dur__sq_conn, link) : dur__zget(sizeof(*conn));
+    if (conn == NULL) return DUR__NO_MEMORY(err, "sqlite.read");
     if (link == NULL) code = dur__sq_connect(&conn->db, file, false, err);
     if (link == NULL && code == DUR_OK) code = dur__sq_exec(conn->db, "PRAGMA query_only=1", err);
     if (code == DUR_OK) code = dur__sq_intact(file, conn, err);
@@ -34,11 +35,6 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
     return DUR_OK;
 }
 
-int dur__sq_snapshot(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
-    int code = dur__sq_reader(file, out, err);
-    return code == DUR_OK ? dur__sq_run(*out, DUR__SQ_READ_BEGIN, err, "") : code;
-}
-
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
     if (conn == NULL) return;
     if (sqlite3_get_autocommit(conn->db) == 0) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
@@ -47,7 +43,7 @@ void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
         return;
     }
     dur__mutex_lock(&file->pool.lock);
-    bool keep = file->pool.count < READERS_KEPT;
+    bool keep = file->pool.count < READERS_KEPT && sqlite3_get_autocommit(conn->db) != 0;
     if (keep) {
         dur__list_push(&file->pool.readers, &conn->link);
         file->pool.count++;
@@ -58,22 +54,49 @@ void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
     dur__free(conn);
 }
 
-/* ---- vectors that end in an arena ---- */
-
-void *dur__sq_rows_add(dur__sq_rows *list, size_t size) {
-    if (list->count == list->room) {
-        list->room = list->room == 0 ? 16 : list->room * 2;
-        list->data = dur__xrealloc(list->data, list->room * size);
-    }
-    return list->data + size * list->count++;
+int dur__sq_read_open(dur__sq_reading *read, dur__sq_conn **out, dur_error *err) {
+    dur__cover *cover = dur__cover_swap(NULL); /* a connection that nobody has yet is not to be left behind */
+    int code = dur__sq_reader(read->file, &read->conn, err);
+    dur__cover_swap(cover);
+    *out = read->conn;
+    return code;
 }
 
-void *dur__sq_rows_take(dur__sq_rows *list, dur_arena *arena, size_t size, size_t *count) {
-    void *out = dur_arena_alloc(arena, list->count * size + 1);
-    if (list->count > 0) memcpy(out, list->data, list->count * size);
+int dur__sq_read_snapshot(dur__sq_reading *read, dur__sq_conn **out, dur_error *err) {
+    int code = dur__sq_read_open(read, out, err);
+    if (code == DUR_OK) code = dur__sq_prepare(*out, DUR__SQ_READ_END, err);
+    return code == DUR_OK ? dur__sq_run(*out, DUR__SQ_READ_BEGIN, err, "") : code;
+}
+
+void dur__sq_read_done(dur__sq_reading *read) {
+    dur__way_out_end(&read->out);
+    dur__sq_reader_done(read->file, read->conn);
+}
+
+int dur__sq_read_lost(dur__sq_reading *read, dur_error *err) {
+    if (read->conn != NULL) dur__sq_conn_reset(read->conn);
+    dur__sq_reader_done(read->file, read->conn);
+    return DUR__NO_MEMORY(err, "sqlite.read");
+}
+
+/* ---- vectors in an arena ---- */
+
+void *dur__sq_rows_add(dur__sq_rows *list, size_t more, size_t size) {
+    if (list->room - list->count < more) {
+        size_t room = list->room == 0 ? more + 3 : 2 * (list->count + more);
+        char *data = dur_arena_alloc(list->arena, room * size);
+        if (list->count > 0) memcpy(data, list->data, list->count * size);
+        list->data = data;
+        list->room = room;
+    }
+    void *first = list->data + size * list->count;
+    list->count += more;
+    return first;
+}
+
+void *dur__sq_rows_take(dur__sq_rows *list, size_t *count) {
     *count = list->count;
-    dur__free(list->data);
-    return out;
+    return list->data != NULL ? list->data : dur_arena_alloc(list->arena, 1);
 }
 
 /* ---- messages ---- */
@@ -84,19 +107,19 @@ static bool starts_kind(uint64_t kind) {
     return kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
 }
 
-static void message_add(dur__sq_rows *list, dur_arena *arena, sqlite3_stmt *row) {
-    dur_fetched_message *message = dur__sq_rows_add(list, sizeof(*message));
+static void message_add(dur__sq_rows *list, sqlite3_stmt *row) {
+    dur_fetched_message *message = dur__sq_rows_add(list, 1, sizeof(*message));
     message->id = dur__sq_u64(row, 0);
     message->due_ms = dur__sq_u64(row, 1); /* by which it is ordered: an undelayed one by when it came */
     message->attempt_count = (uint32_t)dur__sq_u64(row, 2) + 1;
-    message->queue = dur__sq_dup(arena, row, 3);
-    message->json = dur__sq_json(arena, row, 4);
+    message->queue = dur__sq_dup(list->arena, row, 3);
+    message->json = dur__sq_json(list->arena, row, 4);
 }
 
-static int messages_add(dur__sq_rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
+static int messages_add(dur__sq_rows *list, sqlite3_stmt *row, dur_error *err) {
     int code = DUR_OK;
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
-        message_add(list, arena, row);
+        message_add(list, row);
     return code;
 }
 
@@ -114,8 +137,8 @@ static int message_order(const void *a, const void *b) {
 }
 
 /* Of one queue the first queue_max may be out at a time: those of them that were not handed out yet. */
-static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
-                             const char *name, uint32_t queue_max, bool *more, dur_error *err) {
+static int messages_of_queue(dur__sq_conn *conn, dur__sq_rows *list, const dur__sq_seen *seen, const char *name,
+                             uint32_t queue_max, bool *more, dur_error *err) {
     size_t room = queue_max == 0 ? SIZE_MAX : queue_max;
     uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + 1;
     sqlite3_stmt *row = NULL;
@@ -126,24 +149,24 @@ static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows 
             break;
         }
         bool is_out = seen->lease != NULL && dur__map_get_u64(&seen->lease->given, dur__sq_u64(row, 0)) != NULL;
-        if (!is_out) message_add(list, arena, row);
+        if (!is_out) message_add(list, row);
     }
     dur__sq_end(&row);
     return code;
 }
 
-static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
-                             uint32_t queue_max, bool *more, dur_error *err) {
+static int messages_by_queue(dur__sq_conn *conn, dur__sq_rows *list, const dur__sq_seen *seen, uint32_t queue_max,
+                             bool *more, dur_error *err) {
     const char *from = "";
     for (;;) {
         sqlite3_stmt *row = NULL;
         int code = dur__sq_first(conn, DUR__SQ_QUEUE_NAME, &row, err, "it", seen->key, from);
-        const char *name = row != NULL ? dur__sq_dup(arena, row, 0) : NULL;
+        const char *name = row != NULL ? dur__sq_dup(list->arena, row, 0) : NULL;
         dur__sq_end(&row);
         if (code != DUR_OK || name == NULL) return code;
-        code = messages_of_queue(conn, arena, list, seen, name, queue_max, more, err);
+        code = messages_of_queue(conn, list, seen, name, queue_max, more, err);
         if (code != DUR_OK) return code;
-        from = dur_arena_format(arena, "%s\x01", name); /* see dur__sq_handler_after */
+        from = dur_arena_format(list->arena, "%s\x01", name); /* see dur__sq_handler_after */
     }
 }
 
@@ -153,8 +176,8 @@ enum { FEW = 8 };
  * Nearly always an instance has a handful of rows in the queue: then one look at all of them answers everything, also
  * how many are not due yet.  *done is false when there are more, or more of one queue than may be handed out.
  */
-static int messages_few(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
-                        uint32_t queue_max, bool *done, dur_error *err) {
+static int messages_few(dur__sq_conn *conn, dur__sq_rows *list, const dur__sq_seen *seen, uint32_t queue_max,
+                        bool *done, dur_error *err) {
     sqlite3_stmt *row = NULL;
     size_t count = 0, named = 0;
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_FEW, &row, err, "ii", seen->key, (uint64_t)FEW + 1);
@@ -162,7 +185,7 @@ static int messages_few(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list
         count++;
         note_start(seen, row);
         if (dur__sq_u64(row, DUE) > seen->now_ms) continue;
-        message_add(list, arena, row);
+        message_add(list, row);
         const dur_fetched_message *message = (dur_fetched_message *)(void *)list->data + list->count - 1;
         named += message->queue != NULL;
     }
@@ -176,32 +199,32 @@ static int messages_few(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list
 
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err) {
-    dur__sq_rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { .arena = arena };
     sqlite3_stmt *row = NULL;
     bool done = false;
     int code = DUR_OK;
-    if (seen->lease == NULL) code = messages_few(conn, arena, &list, seen, queue_max, &done, err);
+    if (seen->lease == NULL) code = messages_few(conn, &list, seen, queue_max, &done, err);
     if (code == DUR_OK && !done)
         code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii", seen->key, seen->now_ms, seen->id,
                              seen->seen_now);
-    if (code == DUR_OK && !done) code = messages_add(&list, arena, row, err);
-    if (code == DUR_OK && !done) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
+    if (code == DUR_OK && !done) code = messages_add(&list, row, err);
+    if (code == DUR_OK && !done) code = messages_by_queue(conn, &list, seen, queue_max, more, err);
     if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
-    *out = dur__sq_rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    *out = dur__sq_rows_take(&list, count);
     return code;
 }
 
 int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behind *which, dur_fetched_message **out,
                         size_t *count, dur_error *err) {
-    dur__sq_rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { .arena = arena };
     sqlite3_stmt *row = NULL;
     bool named = which->queue != NULL;
     int code =
         dur__sq_first(conn, named ? DUR__SQ_QUEUE_BEHIND_NAMED : DUR__SQ_QUEUE_BEHIND, &row, err,
                       named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
                       which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
-    if (code == DUR_OK) code = messages_add(&list, arena, row, err);
-    *out = dur__sq_rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    if (code == DUR_OK) code = messages_add(&list, row, err);
+    *out = dur__sq_rows_take(&list, count);
     return code;
 }
 
@@ -209,17 +232,17 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
 
 int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool merged, dur_key_value **out, size_t *count,
                     dur_error *err) {
-    dur__sq_rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { .arena = arena };
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, merged ? DUR__SQ_KV_ALL : DUR__SQ_KV_SNAPSHOT, &row, err, "i", key);
     while (code == DUR_OK && row != NULL) {
-        dur_key_value *value = dur__sq_rows_add(&list, sizeof(*value));
+        dur_key_value *value = dur__sq_rows_add(&list, 1, sizeof(*value));
         value->key = dur__sq_dup(arena, row, 0);
         value->value = dur__sq_dup(arena, row, 1);
         value->last_updated_at_ms = dur__sq_u64(row, 2);
         code = dur__sq_next(&row, err);
     }
-    *out = dur__sq_rows_take(&list, arena, sizeof(dur_key_value), count);
+    *out = dur__sq_rows_take(&list, count);
     return code;
 }
 
@@ -230,12 +253,13 @@ int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uin
     uint64_t of[2] = { 0 }; /* key and current execution */
     *out = NULL;
     *count = 0;
-    int code = dur__sq_snapshot(file, &conn, err);
+    DUR__SQ_READ(read, file, err);
+    int code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_INSTANCE_READ, of, 2, err, "t", instance);
     if (code == DUR_OK && of[0] != 0)
         code = dur__sq_read_history(conn, arena, instance, of[0], execution_id != 0 ? execution_id : of[1], out, count,
                                     err);
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     return code;
 }
 
@@ -245,7 +269,8 @@ int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
     *changed = false;
-    int code = dur__sq_reader(file, &conn, err);
+    DUR__SQ_READ(read, file, err);
+    int code = dur__sq_read_open(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_READ, &row, err, "t", instance);
     if (code == DUR_OK && row != NULL && dur__sq_u64(row, 2) > last_seen) {
         *changed = true;
@@ -253,7 +278,7 @@ int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *
         *version = dur__sq_u64(row, 2);
     }
     dur__sq_end(&row);
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     return code;
 }
 
@@ -263,11 +288,12 @@ int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *insta
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
     *value = NULL;
-    int code = dur__sq_reader(file, &conn, err);
+    DUR__SQ_READ(read, file, err);
+    int code = dur__sq_read_open(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KV_GET, &row, err, "tt", instance, name);
     if (code == DUR_OK && row != NULL) *value = dur__sq_dup(arena, row, 0);
     dur__sq_end(&row);
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     return code;
 }
 
@@ -278,9 +304,10 @@ int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
     uint64_t key = 0;
     *out = NULL;
     *count = 0;
-    int code = dur__sq_snapshot(file, &conn, err);
+    DUR__SQ_READ(read, file, err);
+    int code = dur__sq_read_snapshot(&read, &conn, err);
     if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_KEY_OF, &key, 1, err, "t", instance);
     if (code == DUR_OK && key != 0) code = dur__sq_read_kv(conn, arena, key, true, out, count, err);
-    dur__sq_reader_done(file, conn);
+    dur__sq_read_done(&read);
     return code;
 }

@@ -112,6 +112,9 @@
     SQL(BEGIN, "BEGIN IMMEDIATE")                                                                                      \
     SQL(COMMIT, "COMMIT")                                                                                              \
     SQL(ROLLBACK, "ROLLBACK")                                                                                          \
+    SQL(SAVEPOINT, "SAVEPOINT durite")                                                                                 \
+    SQL(SAVEPOINT_BACK, "ROLLBACK TO durite")                                                                          \
+    SQL(SAVEPOINT_END, "RELEASE durite")                                                                               \
     SQL(READ_BEGIN, "BEGIN")                                                                                           \
     SQL(READ_END, "COMMIT")                                                                                            \
     SQL(DATA_VERSION, "PRAGMA data_version")                                                                           \

@@ -20,6 +20,23 @@ void dur__sq_conn_close(dur__sq_conn *conn) {
     conn->db = NULL;
 }
 
+static bool is_kept(const dur__sq_conn *conn, const sqlite3_stmt *stmt) {
+    for (int i = 0; i < DUR__SQ_COUNT; i++)
+        if (conn->stmts[i] == stmt) return true;
+    return false;
+}
+
+void dur__sq_conn_reset(dur__sq_conn *conn) {
+    sqlite3_stmt *next = NULL;
+    for (sqlite3_stmt *stmt = sqlite3_next_stmt(conn->db, NULL); stmt != NULL; stmt = next) {
+        next = sqlite3_next_stmt(conn->db, stmt);
+        if (is_kept(conn, stmt))
+            sqlite3_reset(stmt);
+        else
+            sqlite3_finalize(stmt);
+    }
+}
+
 /* Extended codes, by the names where people would look them up. */
 /* clang-format off */
 #define CODES(CODE)                                                                                                    \
@@ -120,13 +137,11 @@ static void bind_all(sqlite3_stmt *stmt, const char *format, va_list args) {
     }
 }
 
-static int prepare(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err) {
-    *out = conn->stmts[sql];
-    if (*out != NULL) return DUR_OK;
+int dur__sq_prepare(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err) {
+    if (conn->stmts[sql] != NULL) return DUR_OK;
     if (sqlite3_prepare_v3(conn->db, statement_texts[sql], -1, SQLITE_PREPARE_PERSISTENT, &conn->stmts[sql], NULL) !=
         SQLITE_OK)
         return dur__sq_fail(err, conn->db, statement_names[sql]);
-    *out = conn->stmts[sql];
     return DUR_OK;
 }
 
@@ -148,11 +163,10 @@ static int failed(dur_error *err, sqlite3_stmt *stmt) {
 static int begin(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format,
                  va_list args) {
     *out = NULL;
-    sqlite3_stmt *stmt = NULL;
-    int code = prepare(conn, sql, &stmt, err);
+    int code = dur__sq_prepare(conn, sql, err);
     if (code != DUR_OK) return code;
-    bind_all(stmt, format, args);
-    *out = stmt;
+    bind_all(conn->stmts[sql], format, args);
+    *out = conn->stmts[sql];
     return dur__sq_next(out, err);
 }
 
@@ -241,7 +255,10 @@ bool dur__sq_is_null(sqlite3_stmt *stmt, int column) {
 }
 
 const char *dur__sq_text(sqlite3_stmt *stmt, int column) {
-    return (const char *)sqlite3_column_text(stmt, column);
+    const char *text = (const char *)sqlite3_column_text(stmt, column);
+    if (text == NULL && dur__cover_leaves() && sqlite3_errcode(sqlite3_db_handle(stmt)) == SQLITE_NOMEM)
+        dur__memory_leave();
+    return text;
 }
 
 char *dur__sq_dup(dur_arena *arena, sqlite3_stmt *stmt, int column) {

@@ -49,8 +49,7 @@ static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
     self->was_leased = token != NULL;
     self->current = dur__sq_u64(row, DUR__SQ_LEASE_EXECUTION);
     self->counted = dur__sq_u64(row, DUR__SQ_LEASE_ACQUISITIONS) > 0;
-    dur__free(self->instance);
-    self->instance = dur__xstrdup(dur__sq_text(row, DUR__SQ_LEASE_ID));
+    self->instance = dur__sq_dup(txn->file->scratch, row, DUR__SQ_LEASE_ID);
     dur__sq_end(&row);
     if (compare && (!ours || other)) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
     if (compare && expired) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: the lock has expired");
@@ -187,8 +186,10 @@ static int works_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         int code = work_consume(self, txn, &turn->worker_consumed[i], &gone);
         if (code != DUR_OK) return code;
         if (!gone) continue;
-        if (self->lost == NULL) self->lost = dur__xcalloc(turn->worker_consumed_count, sizeof(*self->lost));
-        self->lost[self->lost_count++] = &turn->worker_consumed[i];
+        if (self->arena != NULL && self->lost == NULL)
+            self->lost = dur_arena_alloc(self->arena, turn->worker_consumed_count * sizeof(*self->lost));
+        if (self->lost != NULL) self->lost[self->lost_count] = &turn->worker_consumed[i];
+        self->lost_count++;
     }
     if (self->lost_count == 0) return DUR_OK;
     return dur__sq_refuse(self, DUR__TURN_WORK, "a consumed activity is gone or locked by somebody else");
@@ -308,13 +309,11 @@ static bool talks_to_itself(const dur__sq_turn_op *self) {
     return false;
 }
 
-char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool status) {
-    dur__buf key = { 0 };
-    if (status && (meta->status == DUR_STATUS_COMPLETED || meta->status == DUR_STATUS_FAILED)) return dur__xstrdup("");
+const char *dur__sq_turn_handler(dur__sq_txn *txn, const dur_execution_metadata *meta, bool named, bool status) {
+    if (status && (meta->status == DUR_STATUS_COMPLETED || meta->status == DUR_STATUS_FAILED)) return "";
     if (!named) return NULL;
-    dur__buf_format(&key, "%s@%s", meta->orchestration_name,
-                    strcmp(meta->orchestration_version, "0.0.0") == 0 ? "" : meta->orchestration_version);
-    return dur__buf_take(&key);
+    return dur_arena_format(txn->file->scratch, "%s@%s", meta->orchestration_name,
+                            strcmp(meta->orchestration_version, "0.0.0") == 0 ? "" : meta->orchestration_version);
 }
 
 /* What the holder has seen: a round says it of all leases of its lane, and this one may not have been told so much yet.
@@ -374,14 +373,13 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (code != DUR_OK) return code;
     }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
-    char *handler = dur__sq_turn_handler(meta, says, status);
+    const char *handler = dur__sq_turn_handler(txn, meta, says, status);
     int code = dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiitoi", self->key,
                            named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
                            named ? meta->parent_instance_id : NULL, execution, status ? &status_now : NULL,
                            pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
                            ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)current, handler,
                            named && meta->birth != 0 ? &meta->birth : NULL, (uint64_t)facts->take_over);
-    dur__free(handler);
     return code;
 }
 
@@ -584,6 +582,14 @@ static int look_read(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, &self->look, 1, &self->op.err, "i", key);
 }
 
+/* What its done will make. */
+static void done_needs(const dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_execution_metadata *meta = &self->turn->metadata;
+    if (!self->facts.keeps || (self->lease != NULL && !self->facts.names)) return; /* as in nearly every turn */
+    dur__sq_needs(txn, self->lease == NULL ? 1 : 0, own_instance(self), meta->orchestration_name,
+                  meta->orchestration_version);
+}
+
 static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_turn_op *self = (dur__sq_turn_op *)(void *)op;
     dur_turn_commit *turn = self->turn;
@@ -602,13 +608,15 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     /* One that lets go with nothing recorded may have taken the start that was all there was of the instance. */
     bool forgets = turn->event_count == 0 && self->messages_gone > 0 && !self->facts.keeps;
     if (turn->metadata.status != DUR_STATUS_NONE || forgets) self->visible_change = true;
+    if (code == DUR_OK) done_needs(self, txn);
     return code;
 }
 
 /* A lease that was acquired outside of lanes and is kept by a round belongs to that lane from now on. */
 static dur__sq_lease *lease_adopt(dur__sq_turn_op *self, dur__sq_file *file) {
     if (self->lane == NULL || self->instance == NULL) return NULL;
-    dur__sq_lease *lease = dur__sq_lease_new(self->lane, self->key, self->instance, self->turn->lock_token, NULL, NULL);
+    dur__sq_lease *lease = NULL;
+    dur__sq_lease_new(&lease, self->lane, self->key, self->instance, self->turn->lock_token, NULL, NULL);
     lease->execution = self->current;
     lease->seen_id = self->turn->seen_id;
     lease->seen_now = self->turn->seen_now_ms;
@@ -682,18 +690,9 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
     turn->fault = self->op.err.code == DUR_OK ? DUR_TURN_FINE : self->op.undone ? DUR_TURN_STORE : self->fault;
     turn->lease_kept = turn->fault == DUR_TURN_FINE && self->facts.keeps;
     if (turn->fault == DUR_TURN_WORK_LOST) turn->lost_work_count = self->lost_count;
-    if (turn->fault == DUR_TURN_WORK_LOST && self->arena != NULL) {
-        size_t bytes = self->lost_count * sizeof(*self->lost);
-        const dur_worker_claim **lost = dur_arena_alloc(self->arena, bytes);
-        memcpy(lost, self->lost, bytes);
-        turn->lost_work = lost;
-    }
+    if (turn->fault == DUR_TURN_WORK_LOST) turn->lost_work = self->lost;
     for (size_t i = 0; turn->fault != DUR_TURN_FINE && i < turn->worker_item_count; i++)
         turn->worker_items[i].locked = turn->worker_items[i].local = false, turn->worker_items[i].row_id = 0;
-    dur__free(self->lost);
-    dur__free(self->instance);
-    self->lost = NULL;
-    self->instance = NULL;
     return turn->error.code;
 }
 
@@ -709,8 +708,13 @@ int dur__sq_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, du
 }
 
 int dur__sq_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
-    dur__sq_turn_op *ops = dur__xcalloc(count > 0 ? count : 1, sizeof(*ops));
-    dur__sq_op **list = dur__xcalloc(count > 0 ? count : 1, sizeof(*list));
+    dur__sq_turn_op *ops = dur__zget((count + 1) * sizeof(*ops));
+    dur__sq_op **list = dur__zget((count + 1) * sizeof(*list));
+    if (ops == NULL || list == NULL) {
+        dur__free(ops);
+        dur__free(list);
+        return DUR__NO_MEMORY(err, "sqlite.commit");
+    }
     for (size_t i = 0; i < count; i++) {
         dur__sq_turn_op_init(&ops[i], &turns[i], NULL);
         list[i] = &ops[i].op;

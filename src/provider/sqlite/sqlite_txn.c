@@ -161,11 +161,79 @@ static int check_delay(uint64_t delay_ms, const char *op, dur_error *err) {
     return dur_error_set(err, DUR_ELIMIT, false, op, "a delay over a century is not allowed");
 }
 
+typedef struct own_call {
+    const char *op;
+    const dur_start_args *start;
+    const dur_message_args *message;
+    dur_work_kind kind;
+} own_call;
+
+static int start_write(dur__sq_txn *txn, const own_call *call, dur_error *err) {
+    const dur_start_args *args = call->start;
+    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
+                           .instance = args->instance,
+                           .orchestration = args->name,
+                           .input = args->input != NULL ? args->input : "",
+                           .version = args->version,
+                           .execution_id = 1 };
+    dur__sq_keys deleted = { NULL, 0, 0 };
+    bool existed = false;
+    dur_message_row message;
+    dur_exists_policy policy = args->exists == DUR_START_RETURN_EXISTING    ? DUR_EXISTS_RETURN
+                               : args->exists == DUR_START_REPLACE_FINISHED ? DUR_EXISTS_REPLACE_FINISHED
+                                                                            : DUR_EXISTS_FAIL;
+    int code = dur_message_row_from_work(&message, txn->file->scratch, &item, err);
+    if (code == DUR_OK) code = dur__store_check_message(err, call->op, &message);
+    return code == DUR_OK ? dur__sq_start(txn, &message, policy, args->delay_ms, &existed, &deleted, err) : code;
+}
+
+static int message_write(dur__sq_txn *txn, const own_call *call, dur_error *err) {
+    const dur_message_args *args = call->message;
+    dur_work_item item = { .kind = call->kind,
+                           .instance = args->instance,
+                           .name = args->name,
+                           .data = args->data != NULL ? args->data : "",
+                           .message_id = args->message_id };
+    dur_message_row message;
+    int code = dur_message_row_from_work(&message, txn->file->scratch, &item, err);
+    if (code == DUR_OK) code = dur__store_check_message(err, call->op, &message);
+    return code == DUR_OK ? dur__sq_message(txn, &message, args->delay_ms, err) : code;
+}
+
+static int write_or_leave(dur__sq_file *file, const own_call *call, dur_error *err) {
+    dur__way_out out_of_memory;
+    dur_arena_reset(file->scratch);
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) {
+        for (int i = 0; i < DUR__SQ_COUNT; i++)
+            sqlite3_reset(file->own.conn.stmts[i]); /* the others are the caller's */
+        return DUR__NO_MEMORY(err, call->op);
+    }
+    dur__sq_txn txn = own_txn(file);
+    int code = call->start != NULL ? start_write(&txn, call, err) : message_write(&txn, call, err);
+    dur__way_out_end(&out_of_memory);
+    return code;
+}
+
+/* All of it or nothing: the caller may commit what else he has written. */
+static int write_whole(dur__sq_file *file, const own_call *call, dur_error *err) {
+    dur__sq_conn *conn = &file->own.conn;
+    int code = dur__sq_prepare(conn, DUR__SQ_SAVEPOINT_BACK, err);
+    if (code == DUR_OK) code = dur__sq_prepare(conn, DUR__SQ_SAVEPOINT_END, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_SAVEPOINT, err, "");
+    if (code != DUR_OK) return code;
+    code = write_or_leave(file, call, err);
+    if (sqlite3_get_autocommit(conn->db) != 0) return code; /* SQLite has rolled all of it back */
+    bool whole = code == DUR_OK || dur__sq_run(conn, DUR__SQ_SAVEPOINT_BACK, NULL, "") == DUR_OK;
+    if (!whole || dur__sq_run(conn, DUR__SQ_SAVEPOINT_END, code == DUR_OK ? err : NULL, "") != DUR_OK) {
+        (void)sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL); /* what follows is told so */
+        return code == DUR_OK ? DUR__NO_MEMORY(err, call->op) : code;
+    }
+    return code;
+}
+
 int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_args *args, dur_error *err) {
     static const char op[] = "sqlite.start";
     dur__sq_file *file = NULL;
-    dur__sq_keys deleted = { NULL, 0, 0 };
-    bool existed = false;
     int code = taking_part(store, db, &file, op, err);
     if (code != DUR_OK || file == NULL) return code;
     if (args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args is required");
@@ -174,25 +242,7 @@ int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_ar
         code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = dur__check_version(err, op, args->version);
     if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
-    if (code != DUR_OK) return code;
-    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
-                           .instance = args->instance,
-                           .orchestration = args->name,
-                           .input = args->input != NULL ? args->input : "",
-                           .version = args->version,
-                           .execution_id = 1 };
-    dur_arena *arena = dur_arena_new();
-    dur_message_row message;
-    dur_exists_policy policy = args->exists == DUR_START_RETURN_EXISTING    ? DUR_EXISTS_RETURN
-                               : args->exists == DUR_START_REPLACE_FINISHED ? DUR_EXISTS_REPLACE_FINISHED
-                                                                            : DUR_EXISTS_FAIL;
-    dur__sq_txn txn = own_txn(file);
-    code = dur_message_row_from_work(&message, arena, &item, err);
-    if (code == DUR_OK) code = dur__store_check_message(err, op, &message);
-    if (code == DUR_OK) code = dur__sq_start(&txn, &message, policy, args->delay_ms, &existed, &deleted, err);
-    dur__free(deleted.list);
-    dur_arena_free(arena);
-    return code;
+    return code == DUR_OK ? write_whole(file, &(own_call){ .op = op, .start = args }, err) : code;
 }
 
 static int own_message(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_work_kind kind,
@@ -205,19 +255,7 @@ static int own_message(dur_provider *store, struct sqlite3 *db, const dur_messag
     if (code == DUR_OK)
         code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
-    if (code != DUR_OK) return code;
-    dur_work_item item = { .kind = kind,
-                           .instance = args->instance,
-                           .name = args->name,
-                           .data = args->data != NULL ? args->data : "",
-                           .message_id = args->message_id };
-    dur_arena *arena = dur_arena_new();
-    dur_message_row message;
-    dur__sq_txn txn = own_txn(file);
-    code = dur_message_row_from_work(&message, arena, &item, err);
-    if (code == DUR_OK) code = dur__store_check_message(err, op, &message);
-    if (code == DUR_OK) code = dur__sq_message(&txn, &message, args->delay_ms, err);
-    dur_arena_free(arena);
+    if (code == DUR_OK) code = write_whole(file, &(own_call){ .op = op, .message = args, .kind = kind }, err);
     if (code == DUR_EDUPLICATE) { /* it has happened already */
         dur_error_clear(err);
         code = DUR_OK;

@@ -6,6 +6,7 @@
  * the start.  A start whose turn does not come, or is refused, goes back into the inbox and is written there as any
  * other.
  */
+#include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/start_item.h"
 #include <stdlib.h>
@@ -18,10 +19,13 @@ static bool takeable(const dur__sq_lane *lane, const dur__sq_op *op) {
            dur_handler_passes(lane->handlers, start->item->handler);
 }
 
+static void name(dur__sq_file *file, dur__sq_start_op *start) {
+    snprintf(start->token, sizeof(start->token), "u%llu", (unsigned long long)++file->desk.next_unborn);
+}
+
 static void take(dur__sq_lane *lane, dur__sq_start_op *start) {
     start->was_taken = true;
     start->op.call->taken++;
-    snprintf(start->token, sizeof(start->token), "u%llu", (unsigned long long)++lane->file->desk.next_unborn);
     dur__list_unlink(&start->op.link);
     atomic_fetch_sub(&lane->file->desk.starts_wait, 1);
     dur__list_push(&lane->unborn, &start->taken);
@@ -31,19 +35,27 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
                         dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
-    (void)err;
+    dur__way_out out_of_memory; /* what was not taken is written by whoever waits for it */
     *count = 0;
     lane->takes_starts = lane->owner != NULL && !lane->others_wait;
     if (!lane->takes_starts || atomic_load(&file->desk.starts_wait) == 0) return DUR_OK;
     uint64_t now_ms = file->world->wall_ms(file->world->data);
     dur__mutex_lock(&file->desk.lock);
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) {
+        dur__mutex_unlock(&file->desk.lock);
+        return *count > 0 ? DUR_OK : DUR__NO_MEMORY(err, "sqlite.lane_starts");
+    }
     DUR__LIST_EACH_SAFE(&file->desk.inbox, at, after) {
         dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
         if (*count == max || !takeable(lane, op)) continue;
         dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
+        name(file, start);
+        out[*count] = dur__start_item(arena, start->item, start->token, now_ms);
+        dur__store_name_item(arena, &out[*count]);
         take(lane, start);
-        out[(*count)++] = dur__start_item(arena, start->item, start->token, now_ms);
+        ++*count;
     }
+    dur__way_out_end(&out_of_memory);
     dur__mutex_unlock(&file->desk.lock);
     return DUR_OK;
 }
@@ -151,10 +163,9 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     self->current = turn->execution_id;
     self->released = goes_at_once(turn, &self->facts);
     self->visible_change = true;
-    dur__free(self->instance);
-    self->instance = dur__xstrdup(turn->instance);
+    self->instance = dur_arena_strdup(file->scratch, turn->instance);
     uint64_t pinned = dur__sq_packed(meta->pinned_version);
-    char *handler = dur__sq_turn_handler(meta, true, true);
+    const char *handler = dur__sq_turn_handler(txn, meta, true, true);
     code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BORN, err, "itttiiittoitto", self->key, turn->instance,
                        meta->orchestration_name, meta->orchestration_version, turn->execution_id,
                        (uint64_t)(meta->status != DUR_STATUS_NONE ? meta->status : DUR_STATUS_RUNNING), txn->now_ms,
@@ -162,7 +173,6 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
                        meta->has_pinned_version ? &pinned : NULL,
                        meta->status >= DUR_STATUS_COMPLETED ? txn->now_ms : (uint64_t)0, meta->output, handler,
                        meta->birth != 0 ? &meta->birth : NULL);
-    dur__free(handler);
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
         return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: the instance exists already");
     if (code != DUR_OK) return code;
@@ -178,8 +188,9 @@ void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
     turn->lock_token = self->token;
     if (!self->facts.keeps) return;
     const dur_execution_metadata *meta = &turn->metadata;
-    dur__sq_lease *lease = dur__sq_lease_new(self->lane, self->key, turn->instance, self->token,
-                                             meta->orchestration_name, meta->orchestration_version);
+    dur__sq_lease *lease = NULL;
+    dur__sq_lease_new(&lease, self->lane, self->key, turn->instance, self->token, meta->orchestration_name,
+                      meta->orchestration_version);
     lease->queued = 0;
     lease->execution = turn->execution_id;
     lease->last_event = self->last_event;

@@ -48,15 +48,11 @@ static void echo_pass(dur__sq_file *file) {
 /* After a commit: other processes may have stopped looking for one that took so long. */
 void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us) {
     if (file->path == NULL || commit_us < SLOW_COMMIT_US) return;
-    char *path = dur__sq_beside(file->path, "-wal");
-    (void)utimensat(AT_FDCWD, path, NULL, 0); /* without opening it: closing would drop SQLite's locks */
-    dur__free(path);
+    (void)utimensat(AT_FDCWD, file->intact.wal.path, NULL, 0); /* without opening it: its closing would drop locks */
 }
 
 static void wal_watch(dur__sq_file *file) {
-    char *path = dur__sq_beside(file->path, "-wal");
-    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, path, IN_MODIFY | IN_ATTRIB);
-    dur__free(path);
+    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, file->intact.wal.path, IN_MODIFY | IN_ATTRIB);
 }
 
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
@@ -66,10 +62,8 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
     if (file->peers.inotify < 0)
         return dur_error_set(err, DUR_ELIMIT, false, "sqlite.open", "no inotify instance: %s", strerror(errno));
     wal_watch(file);
-    char *folder = dur__sq_folder(file);
-    file->peers.dir_watch =
-        inotify_add_watch(file->peers.inotify, folder, IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
-    dur__free(folder);
+    file->peers.dir_watch = inotify_add_watch(file->peers.inotify, file->intact.folder.path,
+                                              IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
     atomic_store(&file->peers.wal_moved, true);
     atomic_store(&file->peers.owners_moved, true);
     return DUR_OK;
@@ -119,8 +113,8 @@ void dur__sq_wake_drain(dur__sq_file *file) {
 static bool waiter_meant(const dur__sq_file *file, const dur__sq_waiter *waiter) {
     if (waiter->instance == NULL) return file->news.ready || file->news.work || file->news.due;
     if (file->news.all) return true;
-    for (size_t i = 0; i < file->news.changed.count; i++)
-        if (strcmp(file->news.changed.list[i], waiter->instance) == 0) return true;
+    for (size_t i = 0; i < file->news.changed_count; i++)
+        if (strcmp(file->news.changed[i], waiter->instance) == 0) return true;
     return false;
 }
 
@@ -140,22 +134,22 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
     dur__mutex_lock(&file->desk.lock);
     DUR__LIST_EACH(&file->desk.lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
-        bool mine = !dur__list_empty(&lane->dirty) || lane->lost.count + lane->asked.count > 0;
+        bool mine = !dur__list_empty(&lane->dirty) || !dur__list_empty(&lane->lost) || !dur__list_empty(&lane->asked);
         bool news = wakes_ready(file, lane) || file->news.work || file->news.due;
         if (!mine && !(lane == self ? round_missed(file, self) : news)) continue;
         atomic_store(&lane->signalled, true);
         if (lane != self) dur_waker_wake(lane->waker);
     }
-    if (atomic_load(&file->desk.waiter_count) > 0 && (all || file->news.changed.count > 0 || file->news.all))
+    if (atomic_load(&file->desk.waiter_count) > 0 && (all || file->news.changed_count > 0 || file->news.all))
         DUR__LIST_EACH(&file->desk.waiters, at) {
             dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
             if (waiter_meant(file, waiter)) dur_waker_wake(waiter->waker);
         }
     dur__mutex_unlock(&file->desk.lock);
     file->news.ready = file->news.work = file->news.due = file->news.all = false;
-    for (size_t i = 0; i < file->news.changed.count; i++)
-        dur__free(file->news.changed.list[i]);
-    file->news.changed.count = 0;
+    for (size_t i = 0; i < file->news.changed_count; i++)
+        dur__free(file->news.changed[i]);
+    file->news.changed_count = 0;
 }
 
 void dur__sq_signal_all(dur__sq_file *file) {
@@ -243,10 +237,16 @@ static bool sleep_on(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) 
 
 static int waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
     memset(waiter, 0, sizeof *waiter);
+    errno = 0;
     waiter->waker = dur_waker_new();
-    if (waiter->waker == NULL)
+    if (waiter->waker == NULL && errno != 0)
         return dur_error_set(err, DUR_ELIMIT, true, "sqlite.wait", "no descriptor: %s", strerror(errno));
-    waiter->instance = dur__xstrdup(instance);
+    if (instance != NULL) waiter->instance = dur__strdup(instance);
+    if (waiter->waker == NULL || (instance != NULL && waiter->instance == NULL)) {
+        dur_waker_free(waiter->waker);
+        dur__free(waiter->instance);
+        return DUR__NO_MEMORY(err, "sqlite.wait");
+    }
     dur__mutex_lock(&file->desk.lock);
     dur__list_push(&file->desk.waiters, &waiter->link);
     atomic_fetch_add(&file->desk.waiter_count, 1);
@@ -288,7 +288,8 @@ typedef struct sq_watch {
 } sq_watch;
 
 int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
-    sq_watch *watch = dur__xcalloc(1, sizeof(*watch));
+    sq_watch *watch = dur__zget(sizeof(*watch));
+    if (watch == NULL) return DUR__NO_MEMORY(err, "sqlite.wait");
     watch->base.store = self;
     watch->file = dur__sq_file_of(self);
     int code = waiter_open(watch->file, &watch->waiter, instance, err);

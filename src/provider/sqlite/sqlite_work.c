@@ -239,7 +239,7 @@ static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (self->how->handlers != NULL && self->how->handlers->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &op->err);
     if (code != DUR_OK) return code;
-    work_choice *choices = dur__xcalloc(2 * self->max, sizeof(*choices));
+    work_choice *choices = dur_arena_alloc(txn->file->scratch, 2 * self->max * sizeof(*choices));
     bool alone = self->how->kind == DUR_FETCH_SUSPECT;
     size_t count = 0;
     code = alone ? work_suspects(self, txn, choices, self->max, &count) : work_choose(self, txn, choices, &count);
@@ -247,7 +247,6 @@ static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
         code = work_claim(self, txn, &choices[i]);
     self->more = self->count == self->max;
     if (code == DUR_OK) code = work_suspects(self, txn, choices, 1, &count); /* what is left */
-    dur__free(choices);
     return code;
 }
 
@@ -383,8 +382,13 @@ int dur__sq_ack_work_item(dur_provider *self, const char *lock_token, const dur_
 }
 
 int dur__sq_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err) {
-    dur__sq_ack_op *ops = dur__xcalloc(count + 1, sizeof(*ops));
-    dur__sq_op **list = dur__xcalloc(count + 1, sizeof(*list));
+    dur__sq_ack_op *ops = dur__get((count + 1) * sizeof(*ops));
+    dur__sq_op **list = dur__get((count + 1) * sizeof(*list));
+    if (ops == NULL || list == NULL) {
+        dur__free(ops);
+        dur__free(list);
+        return DUR__NO_MEMORY(err, "sqlite.ack");
+    }
     for (size_t i = 0; i < count; i++) {
         dur__sq_ack_op_init(&ops[i], &acks[i]);
         list[i] = &ops[i].op;
