@@ -104,9 +104,7 @@ static void wake_answered(dur__sq_file *file) {
  */
 static void withdraw(dur__sq_file *file, dur__sq_op **ops, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        bool waits = dur__link_linked(&ops[i]->link);
-        if (!waits && !(ops[i]->starts && dur__sq_unborn_withdraw(ops[i]))) continue;
-        if (waits && ops[i]->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
+        if (!dur__link_linked(&ops[i]->link)) continue;
         dur__list_unlink(&ops[i]->link);
         ops[i]->failed = ops[i]->undone = true;
         ops[i]->call->left--;
@@ -126,11 +124,10 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
         ops[i]->failed = ops[i]->undone = false;
         ops[i]->call = &call;
         dur__list_push(&file->desk.inbox, &ops[i]->link);
-        if (ops[i]->starts) atomic_fetch_add(&file->desk.starts_wait, 1);
     }
     uint64_t give_up = 0;
     while (call.left > 0) {
-        bool free_lead = call.left > call.taken && !file->desk.leading && file->desk.serving == file->desk.next_ticket;
+        bool free_lead = !file->desk.leading && file->desk.serving == file->desk.next_ticket;
         uint64_t now = dur__monotonic_us();
         if (now >= until_us && file->desk.held_from_us != 0) withdraw(file, ops, count);
         if (call.left == 0) break;
@@ -289,16 +286,10 @@ static void append(dur__sq_file *file, size_t *count, dur__sq_op *op) {
     file->batch[(*count)++] = op;
 }
 
-/* Everything in the inbox, but for what is left to the lane that leads. */
-static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, size_t *count) {
+static void take_inbox(dur__sq_file *file, size_t *count) {
     dur__mutex_lock(&file->desk.lock);
-    DUR__LIST_EACH_SAFE(&file->desk.inbox, at, after) {
-        dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
-        if (dur__sq_unborn_leave(lane, op)) continue;
-        dur__list_unlink(at);
-        append(file, count, op);
-        if (op->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
-    }
+    for (dur__link *at; (at = dur__list_pop(&file->desk.inbox)) != NULL;)
+        append(file, count, DUR__CONTAINER(at, dur__sq_op, link));
     dur__mutex_unlock(&file->desk.lock);
 }
 
@@ -307,21 +298,10 @@ static void finish(dur__sq_file *file, dur__sq_op *op) {
     if (--op->call->left == 0) dur__list_push(&file->desk.answered, &op->link);
 }
 
-/* What was asked for from elsewhere, and what the leader's own have brought along.  Each wakes the next: waking costs
-   the leader more than writing the row. */
-static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__sq_op **asked, size_t count) {
-    size_t brought = 0;
-    for (size_t i = 0; i < own_count; i++)
-        brought += own[i]->brings != NULL;
-    if (count + brought == 0) return;
+/* What was asked for from elsewhere.  Each wakes the next: waking costs the leader more than writing the row. */
+static void answer(dur__sq_file *file, dur__sq_op **asked, size_t count) {
+    if (count == 0) return;
     dur__mutex_lock(&file->desk.lock);
-    for (size_t i = 0; brought > 0 && i < own_count; i++) {
-        if (own[i]->brings == NULL) continue;
-        dur__sq_unborn_unbind(own[i]->brings);
-        if (own[i]->failed) continue;
-        dur__sq_unborn_answered(own[i]->brings);
-        finish(file, own[i]->brings);
-    }
     for (size_t i = 0; i < count; i++)
         finish(file, asked[i]);
     wake_answered(file);
@@ -330,12 +310,12 @@ static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__
 
 /* The leader's own, everything in the inbox (unless it is to wait), the reads of a round; *asked: how many are not
  * last. */
-static size_t collect(dur__sq_file *file, dur__sq_lane *self, bool inbox, dur__sq_op **ops, size_t count,
-                      dur__sq_op **last, size_t last_count, size_t *asked) {
+static size_t collect(dur__sq_file *file, bool inbox, dur__sq_op **ops, size_t count, dur__sq_op **last,
+                      size_t last_count, size_t *asked) {
     size_t total = 0;
     for (size_t i = 0; i < count; i++)
         append(file, &total, ops[i]);
-    if (inbox) take_inbox(file, self, &total);
+    if (inbox) take_inbox(file, &total);
     *asked = total;
     for (size_t i = 0; i < last_count; i++)
         append(file, &total, last[i]);
@@ -352,7 +332,7 @@ void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, du
     bool begun = txn_begin(file, &txn, until_us, &err) == DUR_OK;
     /* The inbox is taken with the lock in hand: until then each request may go when its time is up. */
     bool others = begun || err.code != DUR_EBUSY || file->wait.is_ours;
-    size_t asked, total = collect(file, self, others, ops, count, last, last_count, &asked);
+    size_t asked, total = collect(file, others, ops, count, last, last_count, &asked);
     if (begun)
         run_all(file, txn, file->batch, total);
     else {
@@ -360,7 +340,7 @@ void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, du
         fail_all(file->batch, total, &err);
     }
     dur__sq_gate_leave(file);
-    answer(file, file->batch, count, file->batch + count, asked - count);
+    answer(file, file->batch + count, asked - count);
     dur__sq_wake_flush(file, self);
     dur__sq_checkpoint(file);
 }

@@ -141,6 +141,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     dur__sq_file *file = dur__xcalloc(1, sizeof(*file));
     file->refs = 1;
     file->path = path;
+    snprintf(file->identity, sizeof(file->identity), "%p", (void *)file);
     file->world = options->world != NULL ? options->world : dur_world_real();
     atomic_store(&file->relaxed, options->relaxed_durability);
     file->wal_size.every = file->wal_size.next = options->wal_pages > 0 ? options->wal_pages : WAL_PAGES;
