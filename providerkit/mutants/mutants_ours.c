@@ -379,19 +379,8 @@ static int start_forgotten(dur_provider *self, const dur_message_row *item, dur_
     *existed = false;
     return DUR_OK;
 }
-static int no_lane_comes(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
-                         dur_error *err) {
-    (void)lane, (void)arena, (void)max, (void)out, (void)err;
-    *count = 0;
-    return DUR_OK;
-}
-static void nothing_to_give_back(dur_lane *lane, const char *lock_token) {
-    (void)lane, (void)lock_token;
-}
 static void patch_start_forgotten(dur_provider_methods *table) {
     table->enqueue_start = start_forgotten;
-    table->lane_starts = no_lane_comes;
-    table->lane_start_back = nothing_to_give_back;
 }
 
 static int ids_forgotten(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {

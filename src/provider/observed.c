@@ -390,18 +390,10 @@ static int observed_lane_history(dur_lane *base, dur_arena *arena, const char *i
         &c, c.store->inner->methods->lane_history(inner, arena, instance, lock_token, execution_id, out, c.err));
 }
 
-static int observed_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orchestration_item *out,
-                                size_t *count, dur_error *err) {
-    call c;
-    call_begin(&c, base->store, "lane_starts", NO_OP, NULL, err);
-    dur_lane *inner = ((observed_lane *)base)->inner;
-    return call_end(&c, c.store->inner->methods->lane_starts(inner, arena, max, out, count, c.err));
-}
-
-static void observed_lane_start_back(dur_lane *base, const char *lock_token) {
-    observed *o = (observed *)base->store;
-    dur__count(&o->calls, 1);
-    o->inner->methods->lane_start_back(((observed_lane *)base)->inner, lock_token);
+/* What is begun here is no call of the store, but for the round that it comes with. */
+static const char *observed_births(dur_provider *self) {
+    dur_provider *inner = ((observed *)(void *)self)->inner;
+    return inner->methods->births(inner);
 }
 
 static int observed_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
@@ -631,8 +623,7 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(lane_close)                                                                                                 \
     METHOD(lane_messages)                                                                                              \
     METHOD(lane_history)                                                                                               \
-    METHOD(lane_starts)                                                                                                \
-    METHOD(lane_start_back)                                                                                            \
+    METHOD(births)                                                                                                     \
     METHOD(fetch_turns)                                                                                                \
     METHOD(commit_turns)                                                                                               \
     METHOD(fetch_works)                                                                                                \

@@ -9,6 +9,7 @@
 #include "provider/live.h"
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
+#include "provider/starts.h"
 
 #include <ctype.h>
 #ifdef DURITE_POSTGRES
@@ -30,11 +31,12 @@
 /* Hangs on dur_provider.reserved. */
 typedef struct store_state {
     atomic_size_t handles;
-    uint64_t serial;   /* of the process that opened it */
-    dur__mutex mutex;  /* guards the ring */
-    char **starts;     /* ids that were started through this handle last; NULL: none yet */
-    size_t start_next; /* the oldest, to be replaced next */
-    dur__live *live;   /* what runs in this process */
+    uint64_t serial;             /* of the process that opened it */
+    dur__mutex mutex;            /* guards the ring, and desk while it is NULL */
+    char **starts;               /* ids that were started through this handle last; NULL: none yet */
+    size_t start_next;           /* the oldest, to be replaced next */
+    dur__live *live;             /* what runs in this process */
+    _Atomic(dur__starts *) desk; /* of the store; NULL: nobody has asked for it */
 } store_state;
 
 static store_state *state_of(const dur_provider *store) {
@@ -82,6 +84,7 @@ void dur_provider_close(dur_provider *store) {
         return;
     }
     if (atomic_fetch_sub_explicit(&state->handles, 1, memory_order_acq_rel) != 1) return;
+    if (state->serial == dur__process_serial()) dur__starts_drop(atomic_load(&state->desk));
     store->methods->close(store);
     state_free(state);
 }
@@ -90,6 +93,15 @@ dur__live *dur__store_live(dur_provider *store) {
     bool adopted = dur__provider_adopt(store); /* as a rule long ago: who asks has retained it */
     DUR_ASSERT(adopted);
     return state_of(store)->live;
+}
+
+dur__starts *dur__store_starts(dur_provider *store, const char *identity) {
+    store_state *state = dur__provider_adopt(store) ? state_of(store) : NULL;
+    if (state == NULL || atomic_load(&state->desk) != NULL) return state != NULL ? atomic_load(&state->desk) : NULL;
+    dur__mutex_lock(&state->mutex);
+    if (atomic_load(&state->desk) == NULL) atomic_store(&state->desk, dur__starts_share(store->methods, identity));
+    dur__mutex_unlock(&state->mutex);
+    return atomic_load(&state->desk);
 }
 
 void dur__store_remember_start(dur_provider *store, const char *instance) {

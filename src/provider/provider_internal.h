@@ -50,6 +50,8 @@ void dur__store_forget_start(dur_provider *store, const char *instance);
 
 /* live.h; of the handle, made with it */
 struct dur__live *dur__store_live(dur_provider *store);
+/* starts.h; of the store that `births` has answered this for; NULL: no memory */
+struct dur__starts *dur__store_starts(dur_provider *store, const char *identity);
 
 /* fallback_lane.c */
 int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);

@@ -5,6 +5,7 @@
 #include "base/drive.h"
 #include "base/thread.h"
 #include "provider/provider_internal.h"
+#include "provider/starts.h"
 
 int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message_row *item, uint64_t delay_ms,
                                        dur_error *err) {
@@ -13,19 +14,27 @@ int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message_ro
     return code == DUR_OK ? store->methods->enqueue_for_orchestrator(store, item, delay_ms, err) : code;
 }
 
+static int enqueue_start(dur_provider *store, dur_start_request *start, dur_error *err) {
+    if (DUR_HAS_METHOD(store->methods, enqueue_start))
+        return store->methods->enqueue_start(store, start->item, start->policy, start->delay_ms, &start->existed, err);
+    return dur__fallback_enqueue_start(store, start->item, start->policy, start->delay_ms, &start->existed, err);
+}
+
 int dur_store_enqueue_start(dur_provider *store, const dur_message_row *item, dur_exists_policy policy,
                             uint64_t delay_ms, bool *existed, dur_error *err) {
-    bool ignored;
+    dur_start_request start = { .item = item, .policy = policy, .delay_ms = delay_ms };
+    bool done;
     int code = dur__store_enter(store, "enqueue_start", err);
     if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_start", item);
     if (code != DUR_OK) return code;
     if ((unsigned)policy > DUR_EXISTS_REPLACE_FINISHED)
         return dur_error_set(err, DUR_EINVAL, false, "enqueue_start", "unknown policy %d", (int)policy);
-    if (existed == NULL) existed = &ignored;
-    *existed = false;
-    if (DUR_HAS_METHOD(store->methods, enqueue_start))
-        return store->methods->enqueue_start(store, item, policy, delay_ms, existed, err);
-    return dur__fallback_enqueue_start(store, item, policy, delay_ms, existed, err);
+    if (dur__starts_hand_in(store, &start, 1, &done) == 0)
+        code = enqueue_start(store, &start, err);
+    else if ((code = (int)start.error.code) != DUR_OK && err != NULL)
+        *err = start.error;
+    if (existed != NULL) *existed = start.existed;
+    return code;
 }
 
 static int check_starts(dur_start_request *starts, size_t count, dur_error *err) {
@@ -44,16 +53,42 @@ static int check_starts(dur_start_request *starts, size_t count, dur_error *err)
     return DUR_OK;
 }
 
+static int enqueue_starts(dur_provider *store, dur_start_request *starts, size_t count, dur_error *err) {
+    if (DUR_HAS_METHOD(store->methods, enqueue_starts))
+        return store->methods->enqueue_starts(store, starts, count, err);
+    for (size_t i = 0; i < count; i++)
+        (void)enqueue_start(store, &starts[i], &starts[i].error);
+    return DUR_OK;
+}
+
+/* Those that no loop has begun. */
+static void enqueue_rest(dur_provider *store, dur_start_request *starts, size_t count, const bool *done,
+                         dur_start_request *rest) {
+    dur_error err = DUR_ERROR_INIT;
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!done[i]) rest[left++] = starts[i];
+    int code = enqueue_starts(store, rest, left, &err);
+    for (size_t i = 0, at = 0; i < count; i++) {
+        if (done[i]) continue;
+        starts[i] = rest[at++];
+        if (code != DUR_OK) starts[i].error = err;
+    }
+}
+
 int dur_store_enqueue_starts(dur_provider *store, dur_start_request *starts, size_t count, dur_error *err) {
     int code = dur__store_enter(store, "enqueue_starts", err);
     if (code == DUR_OK) code = check_starts(starts, count, err);
     if (code != DUR_OK || count == 0) return code;
-    if (DUR_HAS_METHOD(store->methods, enqueue_starts))
-        return store->methods->enqueue_starts(store, starts, count, err);
-    for (size_t i = 0; i < count; i++)
-        (void)dur_store_enqueue_start(store, starts[i].item, starts[i].policy, starts[i].delay_ms, &starts[i].existed,
-                                      &starts[i].error);
-    return DUR_OK;
+    dur_start_request *rest = dur__zget(count * (sizeof(*rest) + sizeof(bool)));
+    bool *done = (bool *)(void *)(rest + count);
+    size_t begun = rest != NULL ? dur__starts_hand_in(store, starts, count, done) : 0;
+    if (begun == 0)
+        code = enqueue_starts(store, starts, count, err);
+    else if (begun < count)
+        enqueue_rest(store, starts, count, done, rest);
+    dur__free(rest);
+    return code;
 }
 
 int dur_store_enqueue_existing(dur_provider *store, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {

@@ -327,23 +327,3 @@ int dur_store_lane_history(dur_lane *lane, dur_arena *arena, const char *instanc
         return dur__store_missing(err, lane->store, "lane_history");
     return lane->store->methods->lane_history(lane, arena, instance, lock_token, execution_id, out, err);
 }
-
-int dur_store_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
-                          dur_error *err) {
-    int code = lane_enter(lane, "lane_starts", err);
-    if (code != DUR_OK) return code;
-    if (arena == NULL || out == NULL || count == NULL)
-        return dur__store_null(err, "lane_starts", "arena, out and count");
-    *count = 0;
-    if (max == 0 || dur__lane_is_fallback(lane) || !DUR_HAS_METHOD(lane->store->methods, lane_starts)) return DUR_OK;
-    code = lane->store->methods->lane_starts(lane, arena, max, out, count, err);
-    for (size_t i = 0; code == DUR_OK && i < *count; i++)
-        dur__store_name_item(arena, &out[i]);
-    return code;
-}
-
-void dur_store_lane_start_back(dur_lane *lane, const char *lock_token) {
-    if (lock_token == NULL || lane_enter(lane, "lane_start_back", NULL) != DUR_OK || dur__lane_is_fallback(lane))
-        return;
-    if (DUR_HAS_METHOD(lane->store->methods, lane_start_back)) lane->store->methods->lane_start_back(lane, lock_token);
-}

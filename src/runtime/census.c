@@ -54,7 +54,7 @@ static void know_loop(dur__census *census, dur__loop *loop) {
     for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) {
         dur__inst *inst = entry->value;
         know(census, inst->token);
-        if (inst->state == DUR__INST_PARKED && !inst->unborn && inst->token != NULL)
+        if (inst->state == DUR__INST_PARKED && inst->unborn == 0 && inst->token != NULL)
             dur__map_put(&census->parked, dur_arena_strdup(census->arena, inst->token),
                          dur_arena_strdup(census->arena, inst->id));
         for (size_t k = 0; (task = dur__map_next(&inst->tasks, &k)) != NULL;)

@@ -79,7 +79,7 @@ static int read_queue(dur__inst *inst, dur__exec *exec, const char *queue, uint6
 static int more(void *data, const char *queue, uint64_t after_ms, uint64_t after_id, dur_error *err) {
     dur__inst *inst = data;
     bool offered;
-    if (inst->unborn) return DUR_OK; /* whom nobody knows nobody has sent anything */
+    if (inst->unborn != 0) return DUR_OK; /* whom nobody knows nobody has sent anything */
     dur__user_leave(inst);
     int code = inst->loop->inside.left_behind
                    ? dur_error_set(err, DUR_EUNAVAILABLE, true, "runtime.turn", "the runtime has stopped")
@@ -213,7 +213,7 @@ void dur__inst_free(dur__inst *inst) {
     dur__keeper_renew_remove(inst);
     dur__directory_remove(loop->runtime, inst->id, loop);
     dur__live_remove(loop->runtime->store, inst->id, inst);
-    if (inst->unborn && loop->lane != NULL) dur_store_lane_start_back(loop->lane, inst->token);
+    if (inst->unborn != 0) dur__taker_back(&loop->taker, inst->unborn, NULL);
     if (dur__map_get(&loop->instances, inst->id) == inst) dur__map_remove(&loop->instances, inst->id);
     dur__inst_forget_parent(inst);
     dur__free(inst->token);
@@ -361,7 +361,7 @@ static void fail_by_policy(dur__inst *inst, const dur_error *why) {
 void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
     dur_runtime *runtime = inst->loop->runtime;
     dur_error reason = *why;
-    if (inst->unborn) { /* what becomes of it is recorded, so it must be in the store first */
+    if (inst->unborn != 0) { /* what becomes of it is recorded, so it must be in the store first */
         dur__inst_free(inst);
         return;
     }

@@ -27,6 +27,22 @@
 
 /* ---- birth and death ---- */
 
+static void taker_join(dur__loop *loop) {
+    loop->others_wait = true; /* until a round has looked */
+    loop->taker.prefix = loop->token_prefix;
+    loop->taker.waker = loop->waker;
+    loop->taker.asleep = &loop->asleep;
+    loop->taker.handlers = &loop->runtime->handlers;
+    dur__taker_join(&loop->taker, loop->runtime->store);
+}
+
+/* Starts that wait for it, or that it had taken, go back. */
+static void lane_close(dur__loop *loop) {
+    dur__taker_leave(&loop->taker);
+    if (loop->lane != NULL) dur_store_lane_close(loop->lane); /* a loop that lost its owner may have none */
+    loop->lane = NULL;
+}
+
 static int lane_open(dur__loop *loop, dur_error *err) {
     dur_runtime *runtime = loop->runtime;
     loop->epoch = atomic_load(&runtime->epoch);
@@ -39,6 +55,8 @@ static int lane_open(dur__loop *loop, dur_error *err) {
         loop->fallback = dur__lane_is_fallback(loop->lane);
         dur__lane_set_poll(loop->lane, runtime->stepped.on ? runtime->options.dispatcher_min_poll_interval_ms
                                                            : WAIT_MAX_MS); /* its lookouts poll */
+        /* Locks by time are renewed, under the token that they have now; and a host steps when it likes. */
+        if (!loop->fallback && loop->owner != NULL && !runtime->stepped.on) taker_join(loop);
     }
     return code;
 }
@@ -111,8 +129,7 @@ void dur__loop_drop(dur__loop *loop) {
 void dur__loop_close(dur__loop *loop) {
     if (loop->runtime == NULL) return;
     if (!loop->inside.left_behind) dur__live_loop(loop->runtime->store, false);
-    if (loop->lane != NULL) dur_store_lane_close(loop->lane); /* a loop that lost its owner may have none */
-    loop->lane = NULL;
+    lane_close(loop);
     drop_all(loop);
     dur__live_tell(loop->runtime->store);
     drop_acks(loop);
@@ -136,8 +153,7 @@ void dur__loop_disown(dur__loop *loop) {
         dur__live_remove(loop->runtime->store, inst->id, inst);
     }
     drop_waiting(loop);
-    if (loop->lane != NULL) dur_store_lane_close(loop->lane); /* starts that it had taken go back */
-    loop->lane = NULL;
+    lane_close(loop);
     dur__live_loop(loop->runtime->store, false);
     dur__live_tell(loop->runtime->store);
 }
@@ -214,10 +230,10 @@ static bool done_waiting(dur__loop *loop) {
     return atomic_load_explicit(&loop->done, memory_order_relaxed) != NULL;
 }
 
-/* Before sleeping; whoever finishes a task after this wakes us.  False: one has finished already. */
+/* Before sleeping; whoever finishes a task or hands a start in after this wakes us.  False: one has done so already. */
 static bool fall_asleep(dur__loop *loop) {
     atomic_store(&loop->asleep, true);
-    if (atomic_load(&loop->done) == NULL) return true;
+    if (atomic_load(&loop->done) == NULL && atomic_load(&loop->taker.waiting) == 0) return true;
     atomic_store(&loop->asleep, false);
     return false;
 }
@@ -448,8 +464,7 @@ static bool follow_owner(dur__loop *loop) {
     dur_error err = DUR_ERROR_INIT;
     loop->stale = false;
     loop->epoch = atomic_load(&runtime->epoch); /* completions of the old id are forgotten from here on */
-    if (loop->lane != NULL) dur_store_lane_close(loop->lane);
-    loop->lane = NULL;
+    lane_close(loop);
     drop_all(loop);
     dur__live_tell(runtime->store); /* before the store is asked for anything: it may not answer for long */
     drop_acks(loop);
@@ -531,6 +546,7 @@ static bool pass(dur__loop *loop, dur__phase phase) {
     if (phase == DUR__PHASE_RUN) {
         give_back_stale(loop, now_us);
     } else {
+        dur__taker_close(&loop->taker);
         if (phase == DUR__PHASE_DRAIN) dur__local_share(loop, 0);
         dur__route_give_back(loop, 0);
     }

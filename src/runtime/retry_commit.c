@@ -224,13 +224,13 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
 }
 
 void dur__commit_confirmed(dur__inst *inst, const dur_turn_commit *answer) {
-    if (inst->unborn) dur__unborn_born(inst, answer);
+    if (inst->unborn != 0) dur__unborn_born(inst, answer);
     inst->commit->lease_kept = answer->lease_kept;
     dur__commit_effects(inst);
 }
 
 void dur__commit_refused(dur__inst *inst, const dur_turn_commit *answer) {
-    if (inst->unborn) {
+    if (inst->unborn != 0) {
         dur__unborn_failed(inst, &answer->error);
         return;
     }

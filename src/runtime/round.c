@@ -100,7 +100,9 @@ static void add_turns(dur__loop *loop, round *r, uint64_t now_us) {
     DUR__LIST_EACH_SAFE(&loop->commits, at, after) {
         dur__inst *inst = DUR__CONTAINER(at, dur__inst, link);
         if (inst->retry_at_us > now_us) continue;
-        if (inst->unknown)
+        if (inst->unborn != 0 && !dur__taker_has(&loop->taker, inst->unborn))
+            dur__inst_free(inst); /* it ran for so long that its start was given back: somebody else writes that */
+        else if (inst->unknown)
             dur__commit_learn(inst); /* may end it */
         else if (inst->abandons)
             dur__commit_abandon(inst);
@@ -272,6 +274,7 @@ static void answer_asked(dur__loop *loop, const round *r) {
 static void answer_items(dur__loop *loop, round *r) {
     size_t got = r->ask.item_count;
     if (r->ask.fetch == NULL) return;
+    loop->others_wait = got == r->fetch.max && r->alone_instance == 0;
     loop->suspect_last = r->alone_instance != 0;
     if (r->alone_instance != 0 && got == 0) {
         dur__gate_release(&r->alone_instance);
@@ -401,10 +404,13 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
                  DUR__FIELDS(DUR__NUMBER("failures", loop->failures), DUR__TEXT("operation", err->op)),
                  "%s; everything is kept and tried again: %s%s", trouble(err->code), err->message, times);
     for (size_t i = 0; i < r->ask.turn_count; i++) {
-        if (r->insts[i]->unborn)
-            dur__unborn_failed(r->insts[i], err);
+        dur__inst *inst = r->insts[i];
+        if (inst->unborn != 0 && err->code == DUR_EBUSY) /* its caller has waited as long as he would by himself */
+            dur__taker_back(&loop->taker, inst->unborn, err);
+        if (inst->unborn != 0)
+            dur__unborn_failed(inst, err);
         else
-            dur__commit_retry(r->insts[i], err, err->code == DUR_EUNKNOWN);
+            dur__commit_retry(inst, err, err->code == DUR_EUNKNOWN);
     }
     dur_error transient = *err;
     transient.retryable = true;
@@ -443,7 +449,9 @@ void dur__round(dur__loop *loop) {
     add_work(loop, &r);
     if (r.ask.turn_count > 0 || r.ask.ack_count > 0 || r.ask.fetch != NULL || r.ask.work != NULL) {
         DUR__COUNT(loop->runtime, rounds);
+        dur__taker_round(&loop->taker, true, r.ask.turn_count);
         int code = dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err);
+        dur__taker_round(&loop->taker, false, 0);
         loop->settles = r.ask.settles;
         if (code == DUR_OK)
             answered(loop, &r);
@@ -454,6 +462,7 @@ void dur__round(dur__loop *loop) {
     dur__triage_restarts(loop);
     dur__route_hand_out(loop);
     loop->told_at_us = loop->told > 0 ? dur__monotonic_us() : 0;
+    dur__taker_tell(&loop->taker);
     dur__live_tell(loop->runtime->store);
     dur__park_trim(loop);
 }

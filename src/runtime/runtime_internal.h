@@ -4,7 +4,8 @@
  * Who touches what:
  *   - a dur__loop, its instances and its pools: only the loop's own thread, except `done` (any worker pushes).
  *   - a dur__lookout: see its states; its mutex is taken alone.
- *   - a dur__inside: under its mutex, which is taken before the two below and held over lane_start_back and lane_close.
+ *   - a dur__inside: under its mutex, which is taken before the two below and held over what gives starts back, and
+ * lane_close.
  *   - dur__work (local queue, running activities, sessions): under its mutex.
  *   - a dur__task belongs to one place at a time: a loop's pool or commit, the local queue, a worker, a loop's `done`
  *     list, a loop's acks.  Flags that others raise (cancelled) are atomic.
@@ -25,6 +26,7 @@
 #include "core/parent.h"
 #include "obs/log_internal.h"
 #include "obs/metrics_internal.h"
+#include "provider/starts.h"
 #include "replay/replay.h"
 #include "runtime/registry_internal.h"
 #include <durite/activity.h>
@@ -189,7 +191,7 @@ struct dur__inst {
     uint64_t birth;
     bool first_turn;        /* its commit makes the instance's row */
     bool uncommitted;       /* acquired, nothing committed since (L6) */
-    bool unborn;            /* its start is not in the store: the first turn writes it (unborn.c) */
+    uint64_t unborn;        /* its start is not in the store: the first turn writes it (unborn.c); 0: it is */
     uint64_t alone;         /* its ticket at the gate, until it has committed; 0: none */
     bool queue_gap;         /* the store has queue messages that it was not given: read them when a dequeue waits */
     bool again;             /* more can be taken as soon as the turn is committed */
@@ -273,8 +275,10 @@ struct dur__loop {
     uint32_t epoch;
     const char *owner;
     dur__stacks *stacks;
-    dur_arena *arena;               /* of one round */
-    dur_orchestration_item *unborn; /* room for starts that it takes */
+    dur_arena *arena;         /* of one round */
+    dur__taker taker;         /* of starts that nobody has written … */
+    dur__start_taken *unborn; /* … and room for them */
+    bool others_wait;         /* the last fetch has found as many as it may take, or there was none yet */
     dur__map instances;
     dur__link ready, commits, parked, starving;
     dur__link restarts;   /* leased, and their handlers are to be replayed: at the end of the round, or later */
@@ -584,11 +588,11 @@ void dur__local_recover(dur__inst *inst, struct dur__open_work *open, const dur_
 size_t dur__unborn_take(dur__loop *loop); /* starts of this process: how many; some may be ready to run */
 void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer);
 void dur__unborn_failed(dur__inst *inst, const dur_error *err);
-void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon */
+void dur__unborn_drop(dur__loop *loop); /* all of them, and those that wait: no round will come soon */
 
 /* triage.c */
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone);
-void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item);
+void dur__triage_unborn(dur__loop *loop, const dur__start_taken *start);
 /* shortage.c */
 bool dur__loop_has_memory(dur__loop *loop); /* its reserve is whole; false: pause_us */
 void dur__loop_covered(dur__loop *loop);    /* until dur__cover_end(&loop->cover) */

@@ -71,7 +71,7 @@ bool dur__loop_room_fetch(dur__loop *loop, size_t count) {
 void dur__inst_later(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     uint64_t after_us = pause_us(loop);
-    if (inst->unborn) {
+    if (inst->unborn != 0) {
         dur__inst_free(inst);
         return;
     }

@@ -70,9 +70,10 @@ static void look_at(dur__loop *loop) {
     if (slow) {
         describe(inside, &who);
         inside->warn_at_us = now_us + (now_us - inside->since_us); /* again when it has lasted twice as long */
-        /* Its client waits no longer: the start goes into the store, this turn is refused and runs again from there. */
-        if (inside->inst->unborn && now_us - inside->since_us >= 2 * SLOW_US)
-            dur_store_lane_start_back(loop->lane, inside->inst->token);
+        /* Its client waits no longer: the start goes into the store, this turn is not committed, and it runs again from
+         * there. */
+        if (inside->inst->unborn != 0 && now_us - inside->since_us >= 2 * SLOW_US)
+            dur__taker_back(&loop->taker, inside->inst->unborn, NULL);
     }
     dur__mutex_unlock(&inside->mutex);
     if (slow) log_visit(DUR_LOG_WARN, &who, ": handlers must not block");

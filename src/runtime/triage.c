@@ -523,7 +523,7 @@ static void run(triage *t) {
     const dur_work_item *start = fresh ? &t->start->arrival.item : NULL;
     const char *name = fresh ? start->orchestration : t->first.name;
     const char *version = fresh ? start->version : t->first.version;
-    if (inst->unborn && !begins_here(t, start)) {
+    if (inst->unborn != 0 && !begins_here(t, start)) {
         wait_here(t, 0, false);
         return;
     }
@@ -607,7 +607,7 @@ static bool room(const dur_orchestration_item *item) {
     return dur__loop_room(bytes);
 }
 
-static void acquired(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone, bool unborn) {
+static void acquired(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone, uint64_t unborn) {
     bool has_room = room(item);
     triage t = { .loop = loop, .item = item, .arena = dur__pool_arena(loop) };
     t.inst = dur__inst_new(loop, item);
@@ -631,11 +631,11 @@ void dur__triage(dur__loop *loop, const dur_orchestration_item *item, uint64_t a
     }
     dur__inst *stale = dur__map_get(&loop->instances, item->instance);
     if (stale != NULL) dur__inst_lost(stale, "the store has given it out again");
-    acquired(loop, item, alone, false);
+    acquired(loop, item, alone, 0);
 }
 
-void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item) {
-    acquired(loop, item, 0, true);
+void dur__triage_unborn(dur__loop *loop, const dur__start_taken *start) {
+    acquired(loop, &start->item, 0, start->number);
 }
 
 static int read_again(dur__inst *inst, dur_arena *arena, dur_orchestration_item *item, dur_error *err) {

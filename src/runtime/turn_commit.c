@@ -34,7 +34,7 @@ dur_turn_commit *dur__commit_begin(dur__inst *inst) {
                                        .execution_id = inst->execution_id,
                                        .expected_last = DUR_NOT_COMPARED,
                                        .consume_listed = true,
-                                       .writes_start = inst->unborn,
+                                       .writes_start = inst->unborn != 0,
                                        .owner = loop->owner,
                                        .session_owner = dur__runtime_session_owner(loop->runtime, loop->owner),
                                        .session_lock_ms = loop->runtime->options.session_lock_timeout_ms };
@@ -326,7 +326,7 @@ bool dur__turn_build(dur__inst *inst) {
 /* ---- commits without a handler ---- */
 
 void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen) {
-    if (inst->unborn) {
+    if (inst->unborn != 0) {
         dur__inst_free(inst);
         return;
     }
@@ -363,7 +363,7 @@ void dur__release_refusing(dur__inst *inst, dur__link *calls) {
 }
 
 void dur__release_counted(dur__inst *inst, uint64_t delay_ms) {
-    bool unborn = inst->unborn;
+    bool unborn = inst->unborn != 0;
     dur__release(inst, delay_ms, false, false);
     if (!unborn) inst->abandons = true;
 }

@@ -28,26 +28,34 @@ static bool is_careful(const dur__loop *loop) {
 }
 
 /*
- * Not from a store that fails: whoever waits must hear of it.  While the keeper wants care, all are given back, and
- * their callers write them: what is only left waiting keeps the lane awake, and its caller waiting for the lane.
+ * Not from a store that fails: whoever waits must hear of it.  Nor while others wait to be fetched: who came first goes
+ * first.  What is not taken now is not left waiting, but given back.
  */
-size_t dur__unborn_take(dur__loop *loop) {
-    size_t count = 0;
-    bool careful = is_careful(loop);
-    if (loop->fallback || loop->failures > 0) return 0;
-    if (!dur__fleet_runs(loop->runtime)) return 0;
-    if (!loop->runtime->has_owners) return 0; /* locks by time are renewed, under the token that they have now */
+static bool takes(dur__loop *loop) {
+    if (loop->taker.desk == NULL || loop->failures > 0 || loop->others_wait || is_careful(loop) ||
+        !dur__fleet_runs(loop->runtime))
+        return false;
     if (loop->unborn == NULL) loop->unborn = dur__zget(TAKE_MAX * sizeof(*loop->unborn));
-    if (loop->unborn == NULL || !dur__loop_room_fetch(loop, TAKE_MAX)) return 0; /* whoever waits writes it itself */
+    return loop->unborn != NULL;
+}
+
+size_t dur__unborn_take(dur__loop *loop) {
+    bool wait = atomic_load(&loop->taker.waiting) > 0;
+    if (!takes(loop) || (wait && !dur__loop_room_fetch(loop, TAKE_MAX))) {
+        dur__taker_close(&loop->taker);
+        return 0;
+    }
+    dur__taker_open(&loop->taker);
+    if (!wait) return 0;
+    dur__start_taken *starts = loop->unborn;
     dur_arena *arena = dur__pool_arena(loop);
-    dur_orchestration_item *items = loop->unborn;
-    if (dur_store_lane_starts(loop->lane, arena, TAKE_MAX, items, &count, NULL) != DUR_OK) count = 0;
-    if (count > 0) loop->now_ms = dur_store_now_ms(loop->runtime->store);
+    loop->now_ms = dur_store_now_ms(loop->runtime->store);
+    size_t count = dur__taker_take(&loop->taker, arena, loop->now_ms, TAKE_MAX, starts);
     for (size_t i = 0; i < count && !loop->inside.left_behind; i++) {
-        if (!careful && !known(loop, items[i].instance))
-            dur__triage_unborn(loop, &items[i]);
+        if (!known(loop, starts[i].item.instance))
+            dur__triage_unborn(loop, &starts[i]);
         else
-            dur_store_lane_start_back(loop->lane, items[i].lock_token);
+            dur__taker_back(&loop->taker, starts[i].number, NULL);
     }
     dur__pool_arena_back(loop, arena);
     return count;
@@ -55,15 +63,17 @@ size_t dur__unborn_take(dur__loop *loop) {
 
 void dur__unborn_drop(dur__loop *loop) {
     dur__map_entry *entry;
+    dur__taker_close(&loop->taker);
     for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) {
         dur__inst *inst = entry->value;
-        if (inst->unborn) dur__inst_free(inst);
+        if (inst->unborn != 0) dur__inst_free(inst);
     }
 }
 
 /* From now on it is an instance as any other. */
 void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer) {
-    inst->unborn = false;
+    dur__taker_written(&inst->loop->taker, inst->unborn);
+    inst->unborn = 0;
     if (answer->lock_token != inst->token) {
         dur__free(inst->token);
         inst->token = dur__xstrdup(answer->lock_token);
@@ -73,12 +83,14 @@ void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer) {
 }
 
 /* Somebody else has its id, or the store failed.  Perhaps it was written after all, and leased to us, who forget it:
-   where the lane does not give it back, all that we hold is. */
+   where the lane does not give it back, all that we hold is.  Then its caller hears of that: to write it might
+   be to do it twice. */
 void dur__unborn_failed(dur__inst *inst, const dur_error *err) {
     dur__loop *loop = inst->loop;
     if (err->code == DUR_EUNKNOWN && !loop->settles && loop->runtime->has_owners) {
         loop->stale = true;
         dur__keeper_renew_owner(loop->runtime);
     }
+    if (err->code == DUR_EUNKNOWN) dur__taker_back(&loop->taker, inst->unborn, err);
     dur__inst_free(inst);
 }

@@ -462,19 +462,9 @@ FORWARD_LANE(lane_history,
               dur_orchestration_item *out, dur_error *err),
              (inner_lane(lane), arena, instance, token, execution_id, out, err))
 
-/* A fault here is always one before the call: what was handed out and not told would be nobody's. */
-static int faulty_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
-                              dur_error *err) {
-    faulty *f = faulty_of(lane->store);
-    dur_error fault = DUR_ERROR_INIT;
-    if (decide(f, "lane_starts", &fault) == PASS)
-        return f->inner->methods->lane_starts(inner_lane(lane), arena, max, out, count, err);
-    if (err != NULL) *err = fault;
-    return (int)fault.code;
-}
-
-static void faulty_lane_start_back(dur_lane *lane, const char *lock_token) {
-    faulty_of(lane->store)->inner->methods->lane_start_back(inner_lane(lane), lock_token);
+static const char *faulty_births(dur_provider *self) {
+    faulty *f = faulty_of(self);
+    return f->inner->methods->births(f->inner);
 }
 
 static void faulty_lane_close(dur_lane *lane) {
@@ -562,8 +552,7 @@ static void faulty_close(dur_provider *self) {
     X(lane_close)                                                                                                      \
     X(lane_messages)                                                                                                   \
     X(lane_history)                                                                                                    \
-    X(lane_starts)                                                                                                     \
-    X(lane_start_back)                                                                                                 \
+    X(births)                                                                                                          \
     X(fetch_turns)                                                                                                     \
     X(commit_turns)                                                                                                    \
     X(fetch_works)                                                                                                     \

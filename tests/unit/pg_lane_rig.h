@@ -1,15 +1,11 @@
 /*
- * pg_lane_rig.h: a lane of the PostgreSQL store under the owner "o" that is given starts, callers who wait for theirs,
- * and turns that write them.
+ * pg_lane_rig.h: a lane of the PostgreSQL store under the owner "o", and turns that write their start.
  */
 #ifndef DURITE_TESTS_PG_LANE_RIG_H
 #define DURITE_TESTS_PG_LANE_RIG_H
 
 #include "pg_help.h"
 #include "provider/postgres/pg_internal.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 typedef struct rig {
     pg_bench *p;
@@ -25,16 +21,6 @@ static inline dur_round run(rig *r, dur_turn_commit *turns, size_t count, const 
     dur_round round = { .turns = turns, .turn_count = count, .fetch = how };
     ASSERT_OK(b, dur_store_lane_round(r->lane, b->arena, &round, &b->err));
     return round;
-}
-
-static inline size_t starts(rig *r, dur_orchestration_item *items, size_t max) {
-    size_t count = 77;
-    ASSERT_OK(&r->p->b, dur_store_lane_starts(r->lane, r->p->b.arena, max, items, &count, &r->p->b.err));
-    return count;
-}
-
-static inline bool takes_starts(const rig *r) {
-    return atomic_load(&((dur__pg_lane *)(void *)r->lane)->takes_starts);
 }
 
 static inline rig rig_on(pg_bench *p, dur_provider *store) {
@@ -61,49 +47,17 @@ static inline long count(const rig *r, const char *table, const char *condition)
     return pg_number(r->p->db, sql);
 }
 
-typedef struct caller {
-    rig *r;
-    dur_message_row start;
-    dur_exists_policy policy;
-    int code;
-    bool existed;
-    dur_error err;
-    pthread_t thread;
-} caller;
-
-static inline void *call(void *arg) {
-    caller *c = arg;
-    c->code = dur_store_enqueue_start(c->r->store, &c->start, c->policy, 0, &c->existed, &c->err);
-    return NULL;
-}
-
-static inline void begin(rig *r, caller *c, const char *instance) {
-    c->r = r;
-    c->start = start_of(&r->p->b, instance);
-    pthread_create(&c->thread, NULL, call, c);
-}
-
-/* A caller does not lose patience with a lane in the middle of a round. */
-static inline dur_orchestration_item take(rig *r, caller *c, const char *instance) {
-    dur_orchestration_item item;
-    dur__pg_lane *lane = (dur__pg_lane *)(void *)r->lane;
-    assert_int_equal(starts(r, &item, 1), 0); /* who has asked is given starts from then on */
-    atomic_store(&lane->in_round, true);
-    begin(r, c, instance);
-    while (starts(r, &item, 1) == 0)
-        pg_pause_ms(1);
-    atomic_store(&lane->in_round, false);
-    assert_string_equal(item.instance, instance);
-    assert_int_equal(item.message_count, 1);
-    assert_int_equal(item.messages[0].id, 0);
-    assert_int_equal(item.messages[0].attempt_count, 1);
-    assert_int_equal(item.acquisitions, 1);
-    return item;
-}
-
-static inline int answer_of(caller *c) {
-    pthread_join(c->thread, NULL);
-    return c->code;
+/* A start that nobody has written. */
+static inline dur_orchestration_item take(rig *r, const char *instance) {
+    static unsigned serial;
+    dur_message_row start = start_of(&r->p->b, instance);
+    dur_fetched_message *message = dur_arena_zalloc(r->p->b.arena, sizeof(*message));
+    *message = (dur_fetched_message){ .attempt_count = 1, .json = start.json };
+    return (dur_orchestration_item){ .instance = dur_arena_strdup(r->p->b.arena, instance),
+                                     .lock_token = dur_arena_format(r->p->b.arena, "birth-%u", ++serial),
+                                     .execution_id = 1,
+                                     .messages = message,
+                                     .message_count = 1 };
 }
 
 static const dur_event_row one_event[] = { { .event_id = 1, .json = { "{\"x\":\"event-one\"}", 17 } } };
@@ -150,12 +104,10 @@ static inline void goes_on_from(rig *r, const dur_turn_commit *born) {
 
 /* An instance that the lane holds, with one event. */
 static inline dur_turn_commit parked(rig *r, const char *instance) {
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(r, &c, instance);
+    dur_orchestration_item item = take(r, instance);
     dur_turn_commit turn = born_turn(&item);
     (void)run(r, &turn, 1, NULL);
     assert_int_equal(turn.fault, DUR_TURN_FINE);
-    assert_int_equal(answer_of(&c), DUR_OK);
     return turn;
 }
 

@@ -1,5 +1,5 @@
 /*
- * sqlite_desk.h: callers who start instances, and a lane that takes their starts before they are written.
+ * sqlite_desk.h: a lane, and first turns that make their instance.
  */
 #ifndef TESTS_UNIT_SQLITE_DESK_H
 #define TESTS_UNIT_SQLITE_DESK_H
@@ -7,50 +7,6 @@
 #include "sqlite_test.h"
 
 #include <durite/durite.h>
-#include <pthread.h>
-#include <time.h>
-
-typedef struct caller {
-    fixture *f;
-    dur_message_row start;
-    dur_exists_policy policy;
-    uint64_t delay_ms;
-    bool existed;
-    int code;
-    dur_error err;
-    pthread_t thread;
-} caller;
-
-static inline void *call(void *data) {
-    caller *c = data;
-    c->code = dur_store_enqueue_start(c->f->store, &c->start, c->policy, c->delay_ms, &c->existed, &c->err);
-    return NULL;
-}
-
-static inline size_t waiting(fixture *f) {
-    size_t count = 0;
-    dur__mutex_lock(&file_of(f)->desk.lock);
-    DUR__LIST_EACH(&file_of(f)->desk.inbox, at) {
-        count++;
-    }
-    dur__mutex_unlock(&file_of(f)->desk.lock);
-    return count;
-}
-
-/* Its start is in the inbox; the test leads. */
-static inline void begin(fixture *f, caller *c, const char *instance) {
-    size_t before = waiting(f);
-    c->f = f;
-    c->start = start_of(f, instance);
-    assert_int_equal(pthread_create(&c->thread, NULL, call, c), 0);
-    while (waiting(f) == before)
-        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-}
-
-static inline int answer_of(caller *c) {
-    pthread_join(c->thread, NULL);
-    return c->code;
-}
 
 typedef struct desk {
     fixture *f;
@@ -66,7 +22,7 @@ static inline dur_round look(desk *d) {
     return round;
 }
 
-/* A lane that has looked and found nothing: from then on it is given starts. */
+/* A lane that has looked and found nothing. */
 static inline desk desk_open(fixture *f) {
     desk d = { .f = f, .waker = dur_waker_new() };
     d.lane = lane_make(f, "o1", d.waker);
@@ -79,25 +35,21 @@ static inline void desk_close(desk *d) {
     dur_waker_free(d->waker);
 }
 
-static inline size_t starts(desk *d, dur_orchestration_item *items, size_t max) {
-    size_t count = 77;
-    OK(d->f, dur_store_lane_starts(d->lane, d->f->arena, max, items, &count, &d->f->err));
-    return count;
-}
-
 static inline void lead(fixture *f) {
     OK(f, dur__sq_lead(file_of(f), &f->err));
 }
 
-/* The lane has the start of this caller. */
-static inline dur_orchestration_item take(desk *d, caller *c, const char *instance) {
-    dur_orchestration_item items[2];
-    lead(d->f);
-    begin(d->f, c, instance);
-    assert_int_equal(starts(d, items, 2), 1);
-    dur__sq_unlead(file_of(d->f));
-    assert_string_equal(items[0].instance, instance);
-    return items[0];
+/* A start that nobody has written. */
+static inline dur_orchestration_item take(desk *d, const char *instance) {
+    static unsigned serial;
+    dur_message_row start = start_of(d->f, instance);
+    dur_fetched_message *message = dur_arena_zalloc(d->f->arena, sizeof(*message));
+    *message = (dur_fetched_message){ .attempt_count = 1, .json = start.json };
+    return (dur_orchestration_item){ .instance = dur_arena_strdup(d->f->arena, instance),
+                                     .lock_token = dur_arena_format(d->f->arena, "birth-%u", ++serial),
+                                     .execution_id = 1,
+                                     .messages = message,
+                                     .message_count = 1 };
 }
 
 static const dur_event_row two_events[] = { { .event_id = 1, .json = { "{\"event_id\":1}", 14 } },

@@ -246,7 +246,6 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_lane_rise(NULL, NULL, NULL, &err));
     REFUSED(dur_store_lane_messages(NULL, arena, "i", "t", NULL, 0, 0, 1, NULL, &count_out, &err));
     REFUSED(dur_store_lane_history(NULL, arena, "i", "t", 0, &item_out, &err));
-    REFUSED(dur_store_lane_starts(NULL, arena, 1, &item_out, &count_out, &err));
     REFUSED(dur_store_fetch_turns(store, NULL, NULL, NULL, NULL, &err));
     REFUSED(dur_store_commit_turns(store, NULL, 1, &err));
     REFUSED(dur_store_fetch_works(store, NULL, NULL, NULL, NULL, &err));
@@ -562,7 +561,6 @@ HARMLESS(store_has, !dur_store_has(NULL, NULL))
 HARMLESS(store_now_ms, dur_store_now_ms(NULL) == 0)
 HARMLESS(store_retain, dur_store_retain(NULL) == NULL)
 HARMLESS(store_lane_close, VOID_CALL(dur_store_lane_close(NULL)))
-HARMLESS(store_lane_start_back, VOID_CALL(dur_store_lane_start_back(NULL, "t")))
 HARMLESS(store_watch_close, VOID_CALL(dur_store_watch_close(NULL)))
 HARMLESS(waker_free, VOID_CALL(dur_waker_free(NULL)))
 HARMLESS(fake_world_free, VOID_CALL(dur_fake_world_free(NULL)))
@@ -703,7 +701,6 @@ static const call of_nobody[] = {
     NOBODY(store_now_ms),
     NOBODY(store_retain),
     NOBODY(store_lane_close),
-    NOBODY(store_lane_start_back),
     NOBODY(store_watch_close),
     NOBODY(waker_free),
     NOBODY(fake_world_free),
@@ -756,7 +753,7 @@ static const struct {
     { "tests/unit/test_bad_input.c",
       " dur_sqlite_begin dur_sqlite_commit dur_sqlite_send dur_sqlite_open dur_sqlite_pulse"
       " dur_sqlite_rollback dur_sqlite_start dur_store_lane_history dur_store_lane_messages"
-      " dur_store_lane_rest dur_store_lane_rise dur_store_lane_round dur_store_lane_starts"
+      " dur_store_lane_rest dur_store_lane_rise dur_store_lane_round"
       " dur_store_lane_wait dur_store_watch_wait"
       " dur_store_watch_wake" },
 };

@@ -367,9 +367,12 @@ typedef struct dur_turn_commit {
                           delete_instances to leave a child's row behind, no child outlives its parent, whenever it was
                           scheduled, nor finds another under the same id */
 
-    bool writes_start; /* the first turn of what lane_starts has handed out: the instance is made by it.  Somebody else
-                          has made it meanwhile: DUR_TURN_LEASE_LOST.  Committed, lock_token and store_key are answers:
-                          those of the lease, as a fetch would have told them */
+    bool writes_start;   /* only in a lane_round of a store that has `births`, of an instance that nobody has written:
+                            this   turn makes it, as a start, a fetch and the turn would have, under the lease of the turn's
+                            owner   or else the lane's.  It is known already, if only by a start that waits, or that owner
+                            is not   registered: DUR_TURN_LEASE_LOST, and nothing was written.  lock_token is a new random
+                            one.   Committed, lock_token and store_key are answers: those of the lease, as a fetch would
+                            have   told them */
     bool if_uncancelled; /* with if_unleased: DUR_TURN_LEASE_LOST also when a CancelInstance waits for the instance, due
                             or not */
     const char *if_suspended; /* with take_over: DUR_TURN_POSITION unless it is suspended, for this reason */
@@ -487,7 +490,7 @@ typedef struct dur_round {
 typedef struct dur_lane_options {
     const char *owner;                  /* registered before; NULL where the store has no owners */
     dur_waker *waker;                   /* the sleeper to wake; lives longer than the lane */
-    const dur_handler_filter *handlers; /* what lane_starts may hand out; lives longer than the lane; NULL: all */
+    const dur_handler_filter *handlers; /* what its node has; lives longer than the lane; NULL: all */
     bool stepped; /* the thread that uses it comes by when it likes: nothing of others is left to it to write */
 } dur_lane_options;
 
@@ -804,17 +807,13 @@ struct dur_provider_methods {
     int (*lane_history)(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                         uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
     /*
-     * Starts that threads of this process wait for in enqueue_start and that nobody has written: start, acquisition and
-     * first turn become one commit, and the caller of enqueue_start is answered by it.  At most max; each item has one
-     * message, whose id is 0, and a token that only a turn with writes_start and lane_start_back know.  A
-     * store may hand out none at any time, and should while others wait to be fetched: who came first goes first.
-     * Costs no statement.  Fallback: none are handed out.
+     * Its lane_round takes turns with writes_start.  The answer names the store within this process: handles for which
+     * it is the same are one store, and what a client starts through one of them a loop on another may begin.  It does
+     * not change while the handle is open, but is NULL on a thread whose starts must come by enqueue_start just now
+     * (with a transaction of its own, for which the loop's would wait).  Costs no statement.  Fallback: no turn writes
+     * its start.
      */
-    int (*lane_starts)(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
-                       dur_error *err);
-    /* It has no first turn here (not registered, the turn was refused): it is written and fetched as any other.  A
-       token of one that was written, or answered otherwise, does no harm.  lane_close does the same with all. */
-    void (*lane_start_back)(dur_lane *lane, const char *lock_token);
+    const char *(*births)(dur_provider *self);
 
     /* ======== optional: arrays.  Fallback: one by one ======== */
 
@@ -945,8 +944,7 @@ struct dur_provider_methods {
 
     /* Several starts whose caller waits for all of them; returns when each is durable or refused.  The result is an
        error only if nothing was done; else each start has its own answer.  Two of one id: as if one came after the
-       other, in either order.  lane_starts hands them out as those of enqueue_start.  Fallback: enqueue_start one by
-       one. */
+       other, in either order.  Fallback: enqueue_start one by one. */
     int (*enqueue_starts)(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err);
     /* Make watch_wait of this watch, or the next one, return DUR_OK.  Any thread.  Fallback: who may have to be woken
        waits in short pieces. */

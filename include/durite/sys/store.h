@@ -78,9 +78,6 @@ DUR_API int dur_store_lane_messages(dur_lane *lane, dur_arena *arena, const char
 DUR_API int dur_store_lane_history(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                                    uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
 /* *count 0 where the store has no such method. */
-DUR_API int dur_store_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out,
-                                  size_t *count, dur_error *err);
-DUR_API void dur_store_lane_start_back(dur_lane *lane, const char *lock_token);
 DUR_API int dur_store_fetch_turns(dur_provider *store, dur_arena *arena, const dur_fetch *how,
                                   dur_orchestration_item *out, size_t *count, dur_error *err);
 DUR_API int dur_store_commit_turns(dur_provider *store, dur_turn_commit *turns, size_t count, dur_error *err);

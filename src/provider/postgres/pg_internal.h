@@ -88,38 +88,27 @@ typedef struct dur__pg_lane {
     bool crowded;       /* the last look found as many as it may take */
     bool passed_over;   /* the last whole look saw free instances and was not there to take any */
     uint64_t whole_look_us, whole_look_ms;
-    atomic_bool news;         /* something was sent or set free since the last look */
-    atomic_bool doubts;       /* the server may know less than the lane (pg_lease.c) */
-    atomic_bool in_round;     /* in lane_round */
-    bool stepped;             /* dur_lane_options */
-    atomic_bool takes_starts; /* somebody runs it who takes starts */
-    atomic_uint starts_wait;  /* in its inbox */
-    atomic_bool asleep;       /* … whoever puts one there must wake it */
-    uint64_t rest_at_us;      /* since when it has had nothing to do; 0: it has */
-    atomic_uint load;         /* turns of its rounds, the last ones counting most */
-    dur__link inbox;          /* starts that wait for it */
-    dur__map held_up;         /* instances whose rows somebody else held, see pg_held_up.c */
-    dur__map leases;          /* what it holds, see pg_lease.c */
-    int64_t server_start;     /* of the server on which history is as the leases say; 0: not known */
-    int64_t timeline;         /* of its log */
-    uint64_t session;         /* the one in which that was learned: another may find another database */
-    int64_t rounds;           /* number of the last one; the first is DUR__PG_NO_ROUND + 1 */
-    int64_t unknown_round;    /* … of the one whose outcome was not learned */
-    dur__heap timers;         /* of its leases, those that it has not handed out, see pg_timer.c */
-    dur__map timers_by_id;    /* all of them */
-    dur__link starts;         /* taken from the inbox, not written yet */
-    uint64_t start_serial;
-    char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
-    dur__link link;                        /* in store->lanes */
+    atomic_bool news;      /* something was sent or set free since the last look */
+    atomic_bool doubts;    /* the server may know less than the lane (pg_lease.c) */
+    uint64_t rest_at_us;   /* since when it has had nothing to do; 0: it has */
+    dur__map held_up;      /* instances whose rows somebody else held, see pg_held_up.c */
+    dur__map leases;       /* what it holds, see pg_lease.c */
+    int64_t server_start;  /* of the server on which history is as the leases say; 0: not known */
+    int64_t timeline;      /* of its log */
+    uint64_t session;      /* the one in which that was learned: another may find another database */
+    int64_t rounds;        /* number of the last one; the first is DUR__PG_NO_ROUND + 1 */
+    int64_t unknown_round; /* … of the one whose outcome was not learned */
+    dur__heap timers;      /* of its leases, those that it has not handed out, see pg_timer.c */
+    dur__map timers_by_id; /* all of them */
+    dur__link link;        /* in store->lanes */
 } dur__pg_lane;
-
-typedef struct dur__pg_request dur__pg_request; /* pg_inbox.c */
 
 struct dur__pg {
     dur_provider base;
     char **keywords; /* of PQconnectdbParams, ended by NULL */
     char **values;
     char *schema;        /* as given */
+    char *identity;      /* which store it is, among those of this process */
     dur__buf prefix;     /* quoted and with a dot */
     char channel[64];    /* of LISTEN */
     int64_t schema_key;  /* for advisory locks */
@@ -236,7 +225,7 @@ bool dur__pg_turn_seen(const dur_turn_commit *turn);      /* it changes what wat
 /* All of them; where the batch is refused, without those that are found to be the reason.  Each turn has its answer. */
 void dur__pg_turns_commit(dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
                           size_t count);
-/* Which instance it is of is known, and the start that it writes is one of the lane's; false: it is refused. */
+/* Which instance it is of is known, and if it writes its start it is a lane's; false: it is refused. */
 bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn);
 void dur__pg_turns_failed(dur_turn_commit **turns, size_t count, const dur_error *err);
 bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
@@ -290,14 +279,6 @@ void dur__pg_work_fetch_add(dur__pg_batch *batch, const dur_work_fetch *how, con
 size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *arena, dur_leased_work *out, size_t max);
 extern const char dur__pg_lock_sessions_sql[]; /* of work with the tokens $2: DUR__PG_LOCK_SESSIONS */
 void dur__pg_acks_commit(dur__pg_conn *conn, dur_work_ack *acks, size_t count);
-
-/* pg_inbox.c: starts that their first turn writes */
-/* Hands starts to lanes and waits; done[i]: it was written or refused, its answer is there.  Else: do it yourself. */
-void dur__pg_inbox_starts(dur__pg *store, dur_start_request *starts, size_t count, bool *done);
-/* After a round: whoever waits for the starts that these turns were to write is told what was learned. */
-bool dur__pg_start_valid(const dur__pg_lane *lane, dur_turn_commit *turn); /* false: error and fault are set */
-void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
-void dur__pg_inbox_close(dur__pg_lane *lane); /* nobody will take what waits there */
 
 /* pg_notify.c */
 void dur__pg_wake(dur__pg *store, const dur__pg_lane *but, const char *instance); /* lanes and watches */

@@ -35,14 +35,11 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->holder = dur__pg_random_holder(store);
     lane->owner = dur__xstrdup(options->owner);
     lane->waker = options->waker;
-    lane->stepped = options->stepped;
     lane->next_due_ms = DUR_NEVER;
     lane->handlers = options->handlers;
     lane->more = true; /* the first look sees everything */
     lane->rounds = DUR__PG_NO_ROUND;
     lane->unborn_works = dur__pg_array_text();
-    dur__list_init(&lane->starts);
-    dur__list_init(&lane->inbox);
     code = dur__pg_connect(lane->conn, err);
     if (code != DUR_OK) {
         dur__pg_conn_free(lane->conn);
@@ -77,7 +74,6 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__mutex_lock(&lane->store->mutex);
     dur__list_unlink(&lane->link);
     dur__mutex_unlock(&lane->store->mutex);
-    dur__pg_inbox_close(lane);
     dur__pg_held_up_forget(lane);
     dur__pg_leases_free(lane);
     dur__buf_free(&lane->unborn_works.data);
@@ -112,14 +108,6 @@ static uint64_t quiet_ms(const dur__pg_lane *lane, uint64_t slept_ms) {
     return left < most ? left : most;
 }
 
-static bool fall_asleep(dur__pg_lane *lane) {
-    atomic_store(&lane->asleep, true); /* before it looks: who comes later sees it */
-    bool starts = atomic_load(&lane->takes_starts) && atomic_load(&lane->starts_wait) > 0;
-    if (!starts && dur_waker_sleep_begin(lane->waker)) return true;
-    atomic_store(&lane->asleep, false);
-    return false;
-}
-
 /* In pieces: when the beats stop, the long sleep ends too. */
 static uint64_t rest_ms(dur__pg_lane *lane) {
     uint64_t now = dur__monotonic_us();
@@ -143,7 +131,7 @@ int dur__pg_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
         lane->more = lane->unseen = false;
     }
     uint64_t ms = atomic_load(&lane->news) ? 0 : rest_ms(lane);
-    if (ms == 0 || !fall_asleep(lane)) {
+    if (ms == 0 || !dur_waker_sleep_begin(lane->waker)) {
         lane->rest_at_us = 0;
         return DUR_OK;
     }
@@ -157,7 +145,6 @@ int dur__pg_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
 int dur__pg_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     (void)err;
-    atomic_store(&lane->asleep, false);
     *news = dur_waker_sleep_end(lane->waker);
     if (slept->fd_count > 1 && slept->fds[1].revents != 0) {
         bool lost = PQconsumeInput(lane->conn->pg) != 1; /* the next round reconnects and looks */

@@ -253,19 +253,19 @@ int dur__pg_start_on(dur__pg_conn *conn, dur_start_request *start, dur_error *er
 }
 
 /* Together as far as they go together; the rest one by one. */
-static void start_together(dur__pg_conn *conn, dur_start_request **starts, size_t count) {
+static void start_together(dur__pg_conn *conn, dur_start_request *starts, size_t count) {
     dur__map ids = { 0 };
     dur_start_request **together = dur__xmalloc(count * sizeof(dur_start_request *));
     size_t first = 0;
     dur_error err = DUR_ERROR_INIT;
     for (size_t i = 0; i < count; i++) {
-        if (dur__map_get(&ids, starts[i]->item->instance) != NULL) continue;
-        dur__map_put(&ids, starts[i]->item->instance, starts[i]);
-        together[first++] = starts[i];
+        if (dur__map_get(&ids, starts[i].item->instance) != NULL) continue;
+        dur__map_put(&ids, starts[i].item->instance, &starts[i]);
+        together[first++] = &starts[i];
     }
     int code = start_new_ones(conn, together, first, &err);
     for (size_t i = 0; i < count; i++) {
-        dur_start_request *start = starts[i];
+        dur_start_request *start = &starts[i];
         bool sent = code == DUR_OK && dur__map_get(&ids, start->item->instance) == start;
         if (code != DUR_OK && (err.retryable || code == DUR_EUNKNOWN))
             start->error = err;
@@ -278,42 +278,26 @@ static void start_together(dur__pg_conn *conn, dur_start_request **starts, size_
     dur__free(together);
 }
 
-static void start_without_lanes(dur__pg *store, dur_start_request **starts, size_t count) {
+int dur__pg_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
     dur__pg_conn *conn;
-    dur_error err = DUR_ERROR_INIT;
-    if (dur__pg_borrow(store, &conn, &err) != DUR_OK) {
-        for (size_t i = 0; i < count; i++)
-            starts[i]->error = err;
-        return;
-    }
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
     start_together(conn, starts, count);
     dur__pg_return(conn);
     dur__pg_wake_lanes(store, NULL);
     for (size_t i = 0; i < count; i++)
-        if (starts[i]->error.code == DUR_OK) dur__pg_wake_watches(store, starts[i]->item->instance);
-}
-
-int dur__pg_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    bool *done = dur__xcalloc(count, sizeof(*done));
-    dur_start_request **rest = dur__xmalloc(count * sizeof(dur_start_request *));
-    size_t left = 0;
-    (void)err;
-    dur__pg_inbox_starts(store, starts, count, done);
-    for (size_t i = 0; i < count; i++)
-        if (!done[i]) rest[left++] = &starts[i];
-    if (left > 0) start_without_lanes(store, rest, left);
-    dur__free(rest);
-    dur__free(done);
+        if (starts[i].error.code == DUR_OK) dur__pg_wake_watches(store, starts[i].item->instance);
     return DUR_OK;
 }
 
 int dur__pg_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
     dur_start_request start = { .item = item, .policy = policy, .delay_ms = delay_ms, .error = DUR_ERROR_INIT };
-    (void)dur__pg_enqueue_starts(self, &start, 1, err);
+    int code = dur__pg_enqueue_starts(self, &start, 1, err);
     *existed = start.existed;
-    if (err != NULL && start.error.code != DUR_OK) *err = start.error;
+    if (code != DUR_OK || start.error.code == DUR_OK) return code;
+    if (err != NULL) *err = start.error;
     return (int)start.error.code;
 }
 

@@ -43,9 +43,7 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
 int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err);
 int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
-int dur__pg_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
-                        dur_error *err);
-void dur__pg_lane_start_back(dur_lane *lane, const char *lock_token);
+const char *dur__pg_births(dur_provider *self);
 int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__pg_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
 int dur__pg_lane_rest(dur_lane *lane, dur_rest *out, dur_error *err);

@@ -197,6 +197,25 @@ static void name_connection(dur__pg *store, const PQconninfoOption *all) {
     }
 }
 
+/* Two that a caller has named differently are two, though they may be one on the server.  Where each caller has a clock
+   of its own every handle is one. */
+static void name_identity(dur__pg *store, const PQconninfoOption *all) {
+    static const char *const parts[] = { "service", "host", "hostaddr", "port", "dbname", "user" };
+    dur__buf name = { 0 };
+    if (store->caller_clock) dur__buf_format(&name, "%p ", (void *)store);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const char *value = value_of(all, parts[i]);
+        dur__buf_format(&name, "%s=%s ", parts[i], value != NULL ? value : "");
+    }
+    dur__buf_text(&name, store->schema);
+    store->identity = dur__xstrdup(dur__buf_str(&name));
+    dur__buf_free(&name);
+}
+
+const char *dur__pg_births(dur_provider *self) {
+    return dur__pg_of(self)->identity;
+}
+
 static int read_conninfo(dur__pg *store, const char *conninfo, dur_error *err) {
     char *why = NULL;
     PQconninfoOption *all = PQconninfoParse(conninfo, &why);
@@ -207,6 +226,7 @@ static int read_conninfo(dur__pg *store, const char *conninfo, dur_error *err) {
     }
     name_connection(store, all);
     keep_options(store, all);
+    name_identity(store, all);
     PQconninfoFree(all);
     return DUR_OK;
 }
@@ -251,6 +271,7 @@ static void store_close(dur_provider *self) {
     free_texts(store->values);
     dur__free(store->given_options);
     dur__free(store->schema);
+    dur__free(store->identity);
     dur__cond_destroy(&store->freed);
     dur__cond_destroy(&store->changed);
     dur__mutex_destroy(&store->mutex);
@@ -352,8 +373,7 @@ int dur_postgres_register(dur_error *err) {
         .get_kv_value = dur__pg_get_kv_value, .get_kv_all_values = dur__pg_get_kv_all_values,                          \
         .lane_open = dur__pg_lane_open, .lane_round = dur__pg_lane_round, .lane_rest = dur__pg_lane_rest,              \
         .lane_rise = dur__pg_lane_rise, .lane_close = dur__pg_lane_close, .lane_messages = dur__pg_lane_messages,      \
-        .lane_history = dur__pg_lane_history, .lane_starts = dur__pg_lane_starts,                                      \
-        .lane_start_back = dur__pg_lane_start_back, .fetch_turns = dur__pg_fetch_turns,                                \
+        .lane_history = dur__pg_lane_history, .births = dur__pg_births, .fetch_turns = dur__pg_fetch_turns,            \
         .commit_turns = dur__pg_commit_turns, .fetch_works = dur__pg_fetch_works, .ack_works = dur__pg_ack_works,      \
         .check_works = dur__pg_check_works, .return_works = dur__pg_return_works, .alone_ended = dur__pg_alone_ended,  \
         .blame = dur__pg_blame, .owner_register = dur__pg_owner_register, .owner_beat = dur__pg_owner_beat,            \

@@ -377,18 +377,13 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     bool refused = false;
     dur_error mine = DUR_ERROR_INIT;
     size_t count = valid_turns(lane, round, arena, &turns);
-    atomic_store(&lane->in_round, true);
     int code = dur__pg_lane_connect(lane, &mine);
     if (code == DUR_OK) code = dur__pg_leases_compare(lane, &mine);
-    if (round->turn_count > 0)
-        atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
     if (code == DUR_OK && lane->held_up.count > 0) count = dur__pg_leave_held_up(lane, turns, count, false);
     bool writes = count + round->ack_count > 0;
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
-    atomic_store(&lane->in_round, false);
     if (refused && writes) { /* each gets its own answer; then look without writing */
         dur__pg_turns_commit(lane->conn, lane, arena, turns, count);
-        dur__pg_inbox_answer(lane, turns, count);
         dur__pg_acks_commit(lane->conn, round->acks, round->ack_count);
         dur__pg_wake(lane->store, lane, NULL);
         round->settles = lane->unknown;
@@ -403,6 +398,5 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
             round->acks[i].error = mine;
         if (err != NULL) *err = mine;
     }
-    dur__pg_inbox_answer(lane, turns, count);
     return code;
 }

@@ -4,6 +4,16 @@
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
 
+/* A start. */
+typedef struct start_op {
+    dur__sq_op op;
+    const dur_message_row *item;
+    dur_exists_policy policy;
+    uint64_t delay_ms;
+    bool existed;
+    dur__sq_keys deleted; /* their leases end after COMMIT */
+} start_op;
+
 typedef struct client_op {
     dur__sq_op op;
     const dur_message_row *item;
@@ -64,27 +74,26 @@ int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_poli
 }
 
 static int start_run(dur__sq_op *op, dur__sq_txn *txn) {
-    dur__sq_start_op *self = (dur__sq_start_op *)(void *)op;
+    start_op *self = (start_op *)(void *)op;
     self->deleted = (dur__sq_keys){ 0 };
     return dur__sq_start(txn, self->item, self->policy, self->delay_ms, &self->existed, &self->deleted, &op->err);
 }
 
 static void start_done(dur__sq_op *op, dur__sq_file *file) {
-    dur__sq_start_op *self = (dur__sq_start_op *)(void *)op;
+    start_op *self = (start_op *)(void *)op;
     dur__sq_deleted_forget(file, &self->deleted);
     dur__sq_changed(file, self->item->instance);
 }
 
-static void start_init(dur__sq_start_op *op, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms) {
-    *op = (dur__sq_start_op){ .op = { .run = start_run, .done = start_done, .starts = true },
-                              .item = item,
-                              .policy = policy,
-                              .delay_ms = delay_ms };
+static void start_init(start_op *op, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms) {
+    *op = (start_op){
+        .op = { .run = start_run, .done = start_done }, .item = item, .policy = policy, .delay_ms = delay_ms
+    };
 }
 
 int dur__sq_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
-    dur__sq_start_op op;
+    start_op op;
     start_init(&op, item, policy, delay_ms);
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
@@ -92,7 +101,7 @@ int dur__sq_enqueue_start(dur_provider *self, const dur_message_row *item, dur_e
 }
 
 int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
-    dur__sq_start_op *ops = dur__get(count * sizeof(*ops));
+    start_op *ops = dur__get(count * sizeof(*ops));
     dur__sq_op **list = dur__get(count * sizeof(dur__sq_op *));
     if (ops == NULL || list == NULL) {
         dur__free(ops);

@@ -106,9 +106,7 @@ static void wake_answered(dur__sq_file *file) {
  */
 static void withdraw(dur__sq_file *file, dur__sq_op **ops, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        bool waits = dur__link_linked(&ops[i]->link);
-        if (!waits && !(ops[i]->starts && dur__sq_unborn_withdraw(ops[i]))) continue;
-        if (waits && ops[i]->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
+        if (!dur__link_linked(&ops[i]->link)) continue;
         dur__list_unlink(&ops[i]->link);
         ops[i]->failed = ops[i]->undone = true;
         ops[i]->call->left--;
@@ -128,11 +126,10 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
         ops[i]->failed = ops[i]->undone = false;
         ops[i]->call = &call;
         dur__list_push(&file->desk.inbox, &ops[i]->link);
-        if (ops[i]->starts) atomic_fetch_add(&file->desk.starts_wait, 1);
     }
     uint64_t give_up = 0;
     while (call.left > 0) {
-        bool free_lead = call.left > call.taken && !file->desk.leading && file->desk.serving == file->desk.next_ticket;
+        bool free_lead = !file->desk.leading && file->desk.serving == file->desk.next_ticket;
         uint64_t now = dur__monotonic_us();
         if (now >= until_us && file->desk.held_from_us != 0) withdraw(file, ops, count);
         if (call.left == 0) break;
@@ -335,16 +332,10 @@ static dur__sq_op **append(dur__sq_op **end, dur__sq_op *op) {
     return &op->next;
 }
 
-/* Everything in the inbox, but for what is left to the lane that leads. */
-static dur__sq_op **take_inbox(dur__sq_file *file, const dur__sq_lane *lane, dur__sq_op **end) {
+static dur__sq_op **take_inbox(dur__sq_file *file, dur__sq_op **end) {
     dur__mutex_lock(&file->desk.lock);
-    DUR__LIST_EACH_SAFE(&file->desk.inbox, at, after) {
-        dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
-        if (dur__sq_unborn_leave(lane, op)) continue;
-        dur__list_unlink(at);
-        end = append(end, op);
-        if (op->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
-    }
+    for (dur__link *at; (at = dur__list_pop(&file->desk.inbox)) != NULL;)
+        end = append(end, DUR__CONTAINER(at, dur__sq_op, link));
     dur__mutex_unlock(&file->desk.lock);
     return end;
 }
@@ -354,34 +345,28 @@ static void finish(dur__sq_file *file, dur__sq_op *op) {
     if (--op->call->left == 0) dur__list_push(&file->desk.answered, &op->link);
 }
 
-/* What was asked for from elsewhere, and what the leader's own have brought along.  Each wakes the next: waking costs
-   the leader more than writing the row. */
+/* What was asked for from elsewhere.  Each wakes the next: waking costs the leader more than writing the row. */
 static void answer(dur__sq_file *file, dur__sq_op *ops) {
     bool any = false;
     for (dur__sq_op *op = ops; op != NULL && !any; op = op->next)
-        any = op->call != NULL || op->brings != NULL;
+        any = op->call != NULL;
     if (!any) return;
     dur__mutex_lock(&file->desk.lock);
     for (dur__sq_op *op = ops, *next; op != NULL; op = next) {
         next = op->next;
         if (op->call != NULL) finish(file, op);
-        if (op->brings == NULL) continue;
-        dur__sq_unborn_unbind(op->brings);
-        if (op->failed) continue;
-        dur__sq_unborn_answered(op->brings);
-        finish(file, op->brings);
     }
     wake_answered(file);
     dur__mutex_unlock(&file->desk.lock);
 }
 
 /* The leader's own, everything in the inbox (unless it is to wait), the reads of a round. */
-static dur__sq_op *collect(dur__sq_file *file, dur__sq_lane *self, bool inbox, dur__sq_op **ops, size_t count,
-                           dur__sq_op **last, size_t last_count) {
+static dur__sq_op *collect(dur__sq_file *file, bool inbox, dur__sq_op **ops, size_t count, dur__sq_op **last,
+                           size_t last_count) {
     dur__sq_op *first = NULL, **end = &first;
     for (size_t i = 0; i < count; i++)
         end = append(end, ops[i]);
-    if (inbox) end = take_inbox(file, self, end);
+    if (inbox) end = take_inbox(file, end);
     for (size_t i = 0; i < last_count; i++)
         end = append(end, last[i]);
     return first;
@@ -397,7 +382,7 @@ void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, du
     bool begun = txn_begin(file, &txn, until_us, &err) == DUR_OK;
     /* The inbox is taken with the lock in hand: until then each request may go when its time is up. */
     bool others = begun || err.code != DUR_EBUSY || file->wait.is_ours;
-    dur__sq_op *all = collect(file, self, others, ops, count, last, last_count);
+    dur__sq_op *all = collect(file, others, ops, count, last, last_count);
     if (begun)
         run_all(file, txn, all);
     else {

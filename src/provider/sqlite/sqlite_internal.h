@@ -147,9 +147,6 @@ struct dur__sq_lane {
     bool asks_instances;    /* its round would find what has become ready … */
     bool asks_work;         /* … and what has come to the worker queue */
     bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
-    bool others_wait;       /* after its last round there were instances to fetch */
-    bool takes_starts;      /* it was asked for some, and will be again after the round */
-    dur__link unborn;       /* file->desk.lock: starts that it has taken (sqlite_unborn.c) */
     dur__link leases;       /* leader */
     dur__link dirty;        /* leader */
     dur__link lost;         /* leader: leases that went away, until the lane was told … */
@@ -204,8 +201,6 @@ typedef struct dur__sq_desk {
     bool leading;
     pthread_t leader;              /* … while somebody does */
     uint64_t next_ticket, serving; /* threads that wait for the lead, in order */
-    uint64_t next_unborn;
-    _Atomic uint32_t starts_wait; /* in the inbox; changed with the lock, also read without */
     dur__link inbox;
     dur__link answered; /* requests that are done, whose threads have not gone */
     dur__link lanes;
@@ -298,7 +293,8 @@ struct dur__sq_file {
     /* which file it is; unchanged while it is open */
     dev_t dev;
     ino_t ino;
-    char *path; /* NULL: in memory */
+    char *path;        /* NULL: in memory */
+    char identity[24]; /* unlike that of any other file that is open */
     const dur_world *world;
     uint64_t busy_ms;
     uint64_t serial; /* dur__process_serial at birth */
@@ -388,8 +384,7 @@ typedef struct dur__sq_txn {
 /* Requests that one thread has made together and waits for.  file->desk.lock */
 typedef struct dur__sq_call {
     dur__cond answered;
-    size_t left;  /* not finished … */
-    size_t taken; /* … and of them, had by a lane */
+    size_t left; /* not finished */
 } dur__sq_call;
 
 /*
@@ -400,8 +395,6 @@ struct dur__sq_op {
     int (*run)(dur__sq_op *op, dur__sq_txn *txn);
     void (*done)(dur__sq_op *op, dur__sq_file *file);
     dur_error err;
-    dur__sq_op *brings; /* is answered with it, when it succeeds */
-    bool starts;        /* a dur__sq_start_op */
     bool failed;
     bool undone;        /* by a failed COMMIT, whatever run had found */
     dur__sq_call *call; /* NULL: the leader's own */
@@ -460,30 +453,10 @@ void dur__sq_keys_add(dur__sq_txn *txn, dur__sq_keys *keys, uint64_t key);
 /* The first column of this row and of all that follow. */
 int dur__sq_keys_read(dur__sq_txn *txn, dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err);
 
-/* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
-
-/* A start that a client of this process waits for. */
-typedef struct dur__sq_start_op {
-    dur__sq_op op;
-    const dur_message_row *item;
-    dur_exists_policy policy;
-    uint64_t delay_ms;
-    bool existed;
-    dur__sq_keys deleted; /* their leases end after COMMIT */
-    bool was_left;        /* by a round, for the lane that leads it: once, too */
-    bool was_taken;       /* once is enough: from then on it goes the usual way */
-    bool bound;           /* a transaction under way writes it: its thread must wait */
-    char token[24];       /* … while a lane has it */
-    dur__link taken;      /* lane->unborn */
-} dur__sq_start_op;
+/* ---- turns that write their start (sqlite_birth.c) ------------------------------------------------------------------
+ */
 
 struct dur__sq_turn_op;
-/* file->desk.lock held: a start that came too late to be taken before this round is left for the next. */
-bool dur__sq_unborn_leave(const dur__sq_lane *lane, dur__sq_op *op);
-void dur__sq_unborn_answered(dur__sq_op *op); /* file->desk.lock held */
-void dur__sq_unborn_unbind(dur__sq_op *op);   /* file->desk.lock held */
-bool dur__sq_unborn_withdraw(dur__sq_op *op); /* file->desk.lock held: take it from the lane that has it, if one has */
-void dur__sq_unborn_back_all(dur__sq_lane *lane);
 /* Of a turn that writes its start: the instance, with its lease; a lease in memory after COMMIT. */
 int dur__sq_born(struct dur__sq_turn_op *turn, dur__sq_txn *txn);
 void dur__sq_born_done(struct dur__sq_turn_op *turn, dur__sq_file *file);
@@ -799,7 +772,7 @@ void dur__sq_read_done(dur__sq_reading *read);
     METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator)                      \
     METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values) METHOD(lane_open) METHOD(lane_round)      \
     METHOD(lane_rest) METHOD(lane_rise) METHOD(lane_close) METHOD(lane_messages) METHOD(lane_history)                  \
-    METHOD(lane_starts) METHOD(lane_start_back) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works)           \
+    METHOD(births) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works)           \
     METHOD(ack_works) METHOD(check_works) METHOD(return_works) METHOD(alone_ended) METHOD(blame)                       \
     METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release) METHOD(owner_holdings) METHOD(enqueue_start)       \
     METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close) METHOD(enqueue_starts)          \

@@ -32,8 +32,6 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     dur__list_init(&lane->dirty);
     dur__list_init(&lane->lost);
     dur__list_init(&lane->asked);
-    dur__list_init(&lane->unborn);
-    lane->others_wait = true; /* until a round has looked */
     dur__mutex_lock(&file->desk.lock);
     dur__list_push(&file->desk.lanes, &lane->link);
     dur__mutex_unlock(&file->desk.lock);
@@ -49,7 +47,6 @@ static void lost_free(dur__sq_lane *lane) {
 void dur__sq_lane_close(dur_lane *base) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
-    dur__sq_unborn_back_all(lane);
     if (dur__sq_lead(file, NULL) != DUR_OK) DUR_ASSERT(!"a lane is closed inside a transaction of its own thread");
     for (dur__link *at; (at = dur__list_first(&lane->leases)) != NULL;)
         dur__sq_lease_drop(file, DUR__CONTAINER(at, dur__sq_lease, lane_link)->key, false);
@@ -284,8 +281,6 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     lane->left_inbox = false;
     dur__sq_batch(file, dur__sq_busy_until(file), lane, ops.list, round->turn_count + round->ack_count, ops.last,
                   ops.last_count);
-    bool looked = round->fetch != NULL && !ops.fetch.op.failed;
-    lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspect != 0 : file->ready_maybe;
     if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
         code = ops.held.op.err.code;
         if (err != NULL) *err = ops.held.op.err;

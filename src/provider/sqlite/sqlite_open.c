@@ -145,6 +145,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     file->refs = 1;
     file->scratch = dur__arena_xnew();
     file->path = path;
+    snprintf(file->identity, sizeof(file->identity), "%p", (void *)file);
     file->world = options->world != NULL ? options->world : dur_world_real();
     atomic_store(&file->relaxed, options->relaxed_durability);
     file->wal_size.every = file->wal_size.next = options->wal_pages > 0 ? options->wal_pages : WAL_PAGES;

@@ -1,9 +1,6 @@
 /*
- * test_sqlite_unborn.c: starts that their first turn writes.  Whoever looks at the rows cannot tell such an instance
- * from one that was written, fetched and then had its first turn; and a start whose turn is not written is not lost.
- *
- * Starts are called by threads of their own while the test has the lead, so that nobody writes them before the lane has
- * taken them.
+ * test_sqlite_birth.c: turns that write their start.  Whoever looks at the rows cannot tell such an instance from one
+ * that was written, fetched and then had its first turn; and a turn that is refused leaves nothing.
  */
 #include "sqlite_desk.h"
 
@@ -109,27 +106,18 @@ static void rows_are_those_of_a_start_a_fetch_and_a_turn(void **state) {
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         dur_fake_world *world = dur_fake_world_new(1000000, 1);
         fixture *f;
-        caller c = { .policy = DUR_EXISTS_FAIL };
         bool kept = false;
         char *usual = by_the_usual_way(changes[i], world, &kept);
         fixture_open((void **)&f);
         stop_time(f, world);
         desk d = desk_open(f);
-        dur_orchestration_item item = take(&d, &c, "a");
-        assert_int_equal(item.message_count, 1);
-        assert_int_equal(item.messages[0].id, 0);
-        assert_int_equal(item.messages[0].attempt_count, 1);
-        assert_int_equal(item.acquisitions, 1);
-        assert_string_equal(item.orchestration_name, "Test");
-        assert_string_equal(item.version, "1.0.0");
+        dur_orchestration_item item = take(&d, "a");
         dur_turn_commit turn = born_turn(&item);
         changes[i](f, &turn);
         (void)commit(&d, &turn, 1);
         assert_int_equal(turn.fault, DUR_TURN_FINE);
         assert_int_equal(turn.lease_kept, kept);
         assert_true(turn.store_key != 0);
-        assert_int_equal(answer_of(&c), DUR_OK);
-        assert_false(c.existed);
         assert_rows(f, usual);
         OK(f, dur_provider_check(f->store, &f->err));
         free(usual);
@@ -153,8 +141,7 @@ static int count_write(unsigned what, void *data, void *statement, void *text) {
 static void a_born_turn_costs_one_commit_and_no_message(void **state) {
     fixture *f = *state;
     desk d = desk_open(f);
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(&d, &c, "a");
+    dur_orchestration_item item = take(&d, "a");
     dur_turn_commit turn = born_turn(&item);
     uint64_t before = file_of(f)->commits;
     sqlite3_trace_v2(file_of(f)->writer.db, SQLITE_TRACE_STMT, count_write, NULL);
@@ -163,7 +150,6 @@ static void a_born_turn_costs_one_commit_and_no_message(void **state) {
     sqlite3_trace_v2(file_of(f)->writer.db, 0, NULL, NULL);
     assert_int_equal(writes, 3); /* the instance, two events */
     assert_int_equal(file_of(f)->commits, before + 1);
-    assert_int_equal(answer_of(&c), DUR_OK);
     goes_on_from(&d, &turn, 2);
     desk_close(&d);
 }
@@ -171,18 +157,11 @@ static void a_born_turn_costs_one_commit_and_no_message(void **state) {
 static void several_are_born_together_and_beside_others(void **state) {
     fixture *f = *state;
     desk d = desk_open(f);
-    caller c[4] = { { .policy = DUR_EXISTS_FAIL }, { .policy = DUR_EXISTS_FAIL }, { .policy = DUR_EXISTS_FAIL } };
     static const char *const ids[] = { "a", "b", "c", "d" };
     dur_orchestration_item items[4];
     dur_turn_commit turns[4];
-    lead(f);
-    for (int i = 0; i < 3; i++)
-        begin(f, &c[i], ids[i]);
-    assert_int_equal(starts(&d, items, 2), 2); /* no more than asked for */
-    assert_int_equal(starts(&d, items + 2, 2), 1);
-    dur__sq_unlead(file_of(f));
     for (int i = 0; i < 3; i++) {
-        assert_string_equal(items[i].instance, ids[i]); /* who came first goes first */
+        items[i] = take(&d, ids[i]);
         turns[i] = born_turn(&items[i]);
     }
     starts_another(f, &turns[0]); /* "b": it is not born yet, and then it need not be */
@@ -190,16 +169,11 @@ static void several_are_born_together_and_beside_others(void **state) {
     assert_int_equal(turns[0].fault, DUR_TURN_FINE);
     assert_int_equal(turns[1].fault, DUR_TURN_LEASE_LOST);
     assert_int_equal(turns[2].fault, DUR_TURN_FINE);
-    dur_store_lane_start_back(d.lane, items[1].lock_token);
-    assert_int_equal(answer_of(&c[0]), DUR_OK);
-    assert_int_equal(answer_of(&c[1]), DUR_EEXISTS);
-    assert_int_equal(answer_of(&c[2]), DUR_OK);
     assert_int_equal(look(&d).item_count, 1); /* the "b" that was sent */
     (void)look(&d);
-    items[3] = take(&d, &c[3], "d");
+    items[3] = take(&d, "d");
     turns[3] = born_turn(&items[3]);
     (void)commit(&d, &turns[3], 1);
-    assert_int_equal(answer_of(&c[3]), DUR_OK);
     assert_true(turns[0].store_key != turns[2].store_key && turns[2].store_key != turns[3].store_key);
     goes_on_from(&d, &turns[0], 2);
     goes_on_from(&d, &turns[2], 2);
@@ -210,10 +184,9 @@ static void several_are_born_together_and_beside_others(void **state) {
 static void a_message_in_the_same_transaction_reaches_the_lease(void **state) {
     fixture *f = *state;
     desk d = desk_open(f);
-    caller c = { .policy = DUR_EXISTS_FAIL };
     parked p = park(f, d.lane, "o1", "sender");
     (void)look(&d);
-    dur_orchestration_item item = take(&d, &c, "a");
+    dur_orchestration_item item = take(&d, "a");
     dur_event_row event = { .event_id = 3, .json = text_of("{}") };
     dur__sq_lane *lane = (dur__sq_lane *)(void *)d.lane;
     atomic_store(&lane->signalled, false);
@@ -223,7 +196,6 @@ static void a_message_in_the_same_transaction_reaches_the_lease(void **state) {
     assert_int_equal(turns[0].fault, DUR_TURN_FINE);
     assert_int_equal(turns[1].fault, DUR_TURN_FINE);
     assert_int_equal(round.held_count, 0);
-    assert_int_equal(answer_of(&c), DUR_OK);
     assert_true(atomic_load(&lane->signalled)); /* there is something to do */
     round = commit(&d, NULL, 0);
     assert_int_equal(round.held_count, 1);
@@ -247,12 +219,10 @@ static void a_timer_of_the_first_turn_fires(void **state) {
     dur_fake_world *world = dur_fake_world_new(1000000, 1);
     stop_time(f, world);
     desk d = desk_open(f);
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(&d, &c, "a");
+    dur_orchestration_item item = take(&d, "a");
     dur_turn_commit turn = born_turn(&item);
     sends_itself_a_timer(f, &turn);
     assert_int_equal(commit(&d, &turn, 1).held_count, 0);
-    assert_int_equal(answer_of(&c), DUR_OK);
     assert_int_equal(look(&d).held_count, 0);
     dur_fake_world_advance(world, 1000000);
     dur_round round = look(&d);
@@ -267,11 +237,9 @@ static void a_timer_of_the_first_turn_fires(void **state) {
 static void an_owner_that_ends_leaves_the_newborn_to_others(void **state) {
     fixture *f = *state;
     desk d = desk_open(f);
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(&d, &c, "a");
+    dur_orchestration_item item = take(&d, "a");
     dur_turn_commit turn = born_turn(&item);
     (void)commit(&d, &turn, 1);
-    assert_int_equal(answer_of(&c), DUR_OK);
     dur_message_row event = raised_of(f, "a", "x");
     OK(f, dur_store_enqueue_existing(f->store, &event, 0, &f->err));
     dur_store_lane_close(d.lane);
@@ -284,76 +252,174 @@ static void an_owner_that_ends_leaves_the_newborn_to_others(void **state) {
     desk_close(&d);
 }
 
-/* ---- several of one call ---- */
+/* ---- refused ---- */
 
-typedef struct crowd {
-    fixture *f;
-    dur_message_row items[3];
-    dur_start_request starts[3];
-    atomic_bool back;
-    int code;
-    pthread_t thread;
-} crowd;
-
-static void *call_crowd(void *data) {
-    crowd *c = data;
-    c->code = dur_store_enqueue_starts(c->f->store, c->starts, 3, NULL);
-    atomic_store(&c->back, true);
-    return NULL;
-}
-
-/* Two are the lane's, the third is in the inbox. */
-static void take_two(desk *d, crowd *c, const char *const ids[3], dur_orchestration_item taken[2]) {
-    c->f = d->f;
-    for (size_t i = 0; i < 3; i++) {
-        c->items[i] = start_of(d->f, ids[i]);
-        c->starts[i] = (dur_start_request){ .item = &c->items[i], .policy = DUR_EXISTS_FAIL };
-    }
-    lead(d->f);
-    assert_int_equal(pthread_create(&c->thread, NULL, call_crowd, c), 0);
-    while (waiting(d->f) < 3)
-        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-    assert_int_equal(starts(d, taken, 2), 2);
-    dur__sq_unlead(file_of(d->f));
-}
-
-/* One is born, one is given back, one has the id of the first: the caller goes on when the last is answered. */
-static void each_of_a_call_has_its_own_answer(void **state) {
-    static const char *const ids[3] = { "a", "b", "a" };
-    desk d = desk_open(*state);
-    crowd c = { .code = -1 };
-    dur_orchestration_item items[2];
-    take_two(&d, &c, ids, items);
-    dur_store_lane_start_back(d.lane, items[1].lock_token);
-    assert_false(atomic_load(&c.back));
-    dur_turn_commit turn = born_turn(&items[0]);
+static void an_id_that_exists_is_refused(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    (void)park(f, d.lane, "o1", "a");
+    (void)look(&d);
+    char *before = rows(f);
+    dur_orchestration_item item = take(&d, "a");
+    dur_turn_commit turn = born_turn(&item);
+    has_everything(f, &turn);
     (void)commit(&d, &turn, 1);
-    /* The caller may have lost patience and written the third before the turn of the first: one of them has the id. */
-    bool first = turn.fault == DUR_TURN_FINE;
-    if (!first) dur_store_lane_start_back(d.lane, items[0].lock_token);
-    pthread_join(c.thread, NULL);
-    assert_int_equal(c.code, DUR_OK);
-    assert_int_equal(c.starts[0].error.code, first ? DUR_OK : DUR_EEXISTS);
-    assert_int_equal(c.starts[1].error.code, DUR_OK);
-    assert_int_equal(c.starts[2].error.code, first ? DUR_EEXISTS : DUR_OK);
+    assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST);
+    assert_int_equal(turn.error.code, DUR_ELEASE);
+    assert_false(turn.lease_kept);
+    assert_false(turn.worker_items[0].locked);
+    assert_rows(f, before);
+    free(before);
     desk_close(&d);
 }
 
-static void a_lane_that_closes_gives_all_of_a_call_back(void **state) {
-    static const char *const ids[3] = { "a", "b", "c" };
-    desk d = desk_open(*state);
-    crowd c = { .code = -1 };
-    dur_orchestration_item items[2];
-    take_two(&d, &c, ids, items);
-    dur_store_lane_close(d.lane);
-    pthread_join(c.thread, NULL);
-    assert_int_equal(c.code, DUR_OK);
-    for (size_t i = 0; i < 3; i++)
-        assert_int_equal(c.starts[i].error.code, DUR_OK);
-    OK(d.f, dur_store_owner_release(d.f->store, "o1", &d.f->err));
-    d.lane = lane_make(d.f, "o1", d.waker);
-    assert_int_equal(look(&d).item_count, 3);
+static void one_that_has_ended_is_refused_too(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    dur_orchestration_item item = take(&d, "a");
+    dur_turn_commit turn = born_turn(&item);
+    ends_at_once(f, &turn);
+    (void)commit(&d, &turn, 1);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    assert_false(turn.lease_kept);
+    assert_int_equal(status_of(f, "a"), DUR_STATUS_COMPLETED);
+    assert_int_equal(look(&d).item_count, 0);
+    item = take(&d, "a");
+    turn = born_turn(&item);
+    (void)commit(&d, &turn, 1);
+    assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST);
+    assert_int_equal(look(&d).item_count, 0);
     desk_close(&d);
+}
+
+static void only_a_lane_makes_one(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    dur_orchestration_item item = take(&d, "a");
+    dur_turn_commit turn = born_turn(&item);
+    OK(f, dur_store_commit_turns(f->store, &turn, 1, &f->err));
+    assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST);
+    dur_event_row zero = { .event_id = 0, .json = text_of("{}") };
+    turn = born_turn(&item);
+    turn.events = &zero;
+    turn.event_count = 1;
+    dur_round round = { .turns = &turn, .turn_count = 1 };
+    assert_int_equal(dur_store_lane_round(d.lane, f->arena, &round, &f->err), DUR_EINVAL);
+    assert_int_equal(turn.error.code, DUR_EINVAL);
+    assert_rows(f, "");
+    turn = born_turn(&item);
+    (void)commit(&d, &turn, 1);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    desk_close(&d);
+}
+
+/* Whoever owns the lane, when the turn does not say. */
+static void a_lease_has_an_owner(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    dur_orchestration_item item = take(&d, "a");
+    dur_turn_commit turn = born_turn(&item);
+    turn.owner = NULL;
+    (void)commit(&d, &turn, 1);
+    char *now = rows(f);
+    assert_non_null(strstr(now, " owner=o1 "));
+    free(now);
+    desk_close(&d);
+}
+
+/* ---- transactions that fail ---- */
+
+static const dur_event_row twice[] = { { .event_id = 3, .json = { "{}", 2 } }, { .event_id = 3, .json = { "{}", 2 } } };
+
+static void a_born_turn_survives_a_spoilt_transaction(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    parked p = park(f, d.lane, "o1", "bad");
+    (void)look(&d);
+    dur_orchestration_item a = take(&d, "a"), b = take(&d, "b");
+    dur_turn_commit turns[3] = { born_turn(&a), turn_of("bad", &p, twice, 2), born_turn(&b) };
+    (void)commit(&d, turns, 3);
+    assert_int_equal(turns[0].fault, DUR_TURN_FINE);
+    assert_int_equal(turns[1].error.code, DUR_ECONFLICT);
+    assert_int_equal(turns[2].fault, DUR_TURN_FINE);
+    goes_on_from(&d, &turns[0], 2);
+    goes_on_from(&d, &turns[2], 2);
+    OK(f, dur_provider_check(f->store, &f->err));
+    desk_close(&d);
+}
+
+static void a_born_turn_that_spoils_leaves_nothing(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    dur_orchestration_item a = take(&d, "a"), b = take(&d, "b");
+    dur_turn_commit turns[2] = { born_turn(&a), born_turn(&b) };
+    turns[0].events = twice;
+    (void)commit(&d, turns, 2);
+    assert_int_equal(turns[0].fault, DUR_TURN_POSITION);
+    assert_int_equal(turns[1].fault, DUR_TURN_FINE);
+    goes_on_from(&d, &turns[1], 2);
+    dur_instance_row row;
+    assert_int_equal(dur_store_get_instance(f->store, f->arena, "a", &row, &f->err), DUR_ENOTFOUND);
+    desk_close(&d);
+}
+
+static int refuse_commit(void *data) {
+    (void)data;
+    return 1;
+}
+
+static void a_failed_commit_leaves_nothing(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    dur_orchestration_item item = take(&d, "a");
+    dur_turn_commit turn = born_turn(&item);
+    dur_round round = { .turns = &turn, .turn_count = 1 };
+    sqlite3_commit_hook(file_of(f)->writer.db, refuse_commit, NULL);
+    assert_int_not_equal(dur_store_lane_round(d.lane, f->arena, &round, &f->err), DUR_OK);
+    sqlite3_commit_hook(file_of(f)->writer.db, NULL, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_STORE);
+    assert_true(turn.error.retryable);
+    assert_rows(f, "");
+    assert_int_equal(look(&d).item_count, 0);
+    desk_close(&d);
+}
+
+/* ---- a runtime on a file that cannot be written ---- */
+
+static dur_outcome at_once(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, input);
+}
+
+static void set_hook(fixture *f, int (*hook)(void *)) {
+    lead(f);
+    sqlite3_commit_hook(file_of(f)->writer.db, hook, NULL);
+    dur__sq_unlead(file_of(f));
+}
+
+/* Whoever starts is told; nobody waits until the file can be written again. */
+static void a_start_hears_of_a_store_that_fails(void **state) {
+    fixture *f = *state;
+    const dur_handler handlers[] = { DUR_ORCHESTRATION("AtOnce", "1.0.0", at_once), DUR_HANDLERS_END };
+    dur_runtime *runtime = NULL;
+    dur_client *client = NULL;
+    char *result = NULL;
+    OK(f, dur_client_new(&client, f->store, &f->err));
+    OK(f, dur_runtime_start(&runtime, DUR_RUNTIME(.store = f->store, .handlers = handlers), &f->err));
+    OK(f, dur_client_start(client, &f->err, "AtOnce", "1", .instance = "before"));
+    OK(f, dur_client_result(&result, client, "before", DUR_SECONDS(60), &f->err));
+    dur_free(result);
+    set_hook(f, refuse_commit);
+    for (int i = 0; i < 5; i++) {
+        assert_int_not_equal(dur_client_start(client, &f->err, "AtOnce", "2", .instance = "meanwhile"), DUR_OK);
+        assert_true(f->err.retryable);
+    }
+    set_hook(f, NULL);
+    OK(f, dur_client_start(client, &f->err, "AtOnce", "3", .instance = "meanwhile"));
+    OK(f, dur_client_result(&result, client, "meanwhile", DUR_SECONDS(60), &f->err));
+    assert_string_equal(result, "3");
+    dur_free(result);
+    OK(f, dur_runtime_stop(runtime, DUR_SECONDS(60), &f->err));
+    dur_client_free(client);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
@@ -365,8 +431,14 @@ int main(void) {
         TEST(a_message_in_the_same_transaction_reaches_the_lease),
         TEST(a_timer_of_the_first_turn_fires),
         TEST(an_owner_that_ends_leaves_the_newborn_to_others),
-        TEST(each_of_a_call_has_its_own_answer),
-        TEST(a_lane_that_closes_gives_all_of_a_call_back),
+        TEST(an_id_that_exists_is_refused),
+        TEST(one_that_has_ended_is_refused_too),
+        TEST(only_a_lane_makes_one),
+        TEST(a_lease_has_an_owner),
+        TEST(a_born_turn_survives_a_spoilt_transaction),
+        TEST(a_born_turn_that_spoils_leaves_nothing),
+        TEST(a_failed_commit_leaves_nothing),
+        TEST(a_start_hears_of_a_store_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

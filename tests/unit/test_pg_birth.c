@@ -1,6 +1,6 @@
 /*
- * test_pg_unborn.c: starts that their first turn writes, on PostgreSQL.  The rows are those of a start, a fetch and a
- * turn; whoever waits for the start gets one answer, and nothing stays behind when that cannot be given.
+ * test_pg_birth.c: turns that write their start, on PostgreSQL.  The rows are those of a start, a fetch and a turn, and
+ * nothing stays behind where it is refused, or its answer lost.
  */
 #include "pg_lane_rig.h"
 #include "pg_proxy.h"
@@ -161,10 +161,9 @@ static void rows_are_those_of_a_start_a_fetch_and_a_turn(void **state) {
     ASSERT_OK(b, dur_open_ex(&store, url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &b->err));
     rig r = rig_on(p, store);
     for (size_t i = 0; i < 2 * sizeof(changes) / sizeof(changes[0]); i++) {
-        caller c = { .policy = DUR_EXISTS_FAIL };
         bool kept = false, beside = i % 2 == 1; /* beside an end of work the batch is an unusual one */
         const char *usual = by_the_usual_way(&r, changes[i / 2], &kept);
-        dur_orchestration_item item = take(&r, &c, "a");
+        dur_orchestration_item item = take(&r, "a");
         dur_turn_commit turn = born_turn(&item);
         changes[i / 2](b, &turn);
         dur_round round = { .turns = &turn, .turn_count = 1 };
@@ -176,7 +175,6 @@ static void rows_are_those_of_a_start_a_fetch_and_a_turn(void **state) {
         ASSERT_OK(b, dur_store_lane_round(r.lane, b->arena, &round, &b->err));
         assert_int_equal(turn.fault, DUR_TURN_FINE);
         assert_int_equal(turn.lease_kept, kept);
-        assert_int_equal(answer_of(&c), DUR_OK);
         const char *born = rows(&r);
         if (strcmp(born, usual) != 0) fail_msg("%zu: there is\n%sinstead of\n%s", i, born, usual);
         empty(&r);
@@ -191,25 +189,18 @@ static void rows_are_those_of_a_start_a_fetch_and_a_turn(void **state) {
 static void an_id_that_exists_is_refused_alone(void **state) {
     rig r = rig_open(*state);
     bench *b = &r.p->b;
-    caller c[4] = { { .policy = DUR_EXISTS_FAIL },
-                    { .policy = DUR_EXISTS_FAIL },
-                    { .policy = DUR_EXISTS_FAIL },
-                    { .policy = DUR_EXISTS_FAIL } };
     dur_turn_commit old = parked(&r, "old");
     dur_message_row start = start_of(b, "new"); /* nobody has fetched it yet */
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
-    dur_orchestration_item a = take(&r, &c[0], "a"), twice = take(&r, &c[1], "old"), z = take(&r, &c[2], "z");
-    dur_orchestration_item also = take(&r, &c[3], "new");
+    dur_orchestration_item a = take(&r, "a"), twice = take(&r, "old"), z = take(&r, "z");
+    dur_orchestration_item also = take(&r, "new");
     dur_event_row event = event_of(2);
     dur_turn_commit turns[5] = { born_turn(&a), born_turn(&twice), born_turn(&z), born_turn(&also),
                                  next_turn("old", old.lock_token, &event) };
     (void)run(&r, turns, 5, NULL);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(turns[i].fault, i % 2 == 0 ? DUR_TURN_FINE : DUR_TURN_LEASE_LOST);
-        if (i == 4) break;
         assert_int_equal(turns[i].error.code, i % 2 == 0 ? DUR_OK : DUR_ELEASE);
-        if (i % 2 == 1) dur_store_lane_start_back(r.lane, turns[i].lock_token);
-        assert_int_equal(answer_of(&c[i]), i % 2 == 0 ? DUR_OK : DUR_EEXISTS);
     }
     assert_int_equal(count(&r, "history", "instance_id = 'old'"), 2);
     assert_int_equal(count(&r, "instances", "instance_id = 'new' AND token IS NULL AND NOT has_row"), 1);
@@ -222,7 +213,6 @@ static void an_id_that_exists_is_refused_alone(void **state) {
    when his session ends. */
 static void a_birth_leaves_the_rows_of_usual_turns_alone(void **state) {
     rig r = rig_open(*state);
-    caller c = { .policy = DUR_EXISTS_FAIL };
     dur_turn_commit old = parked(&r, "x");
     char sql[256];
     snprintf(sql, sizeof(sql),
@@ -230,13 +220,12 @@ static void a_birth_leaves_the_rows_of_usual_turns_alone(void **state) {
              r.p->schema);
     PGconn *other = PQconnectdb(pg_server());
     pg_do(other, sql);
-    dur_orchestration_item item = take(&r, &c, "y");
+    dur_orchestration_item item = take(&r, "y");
     dur_event_row event = event_of(2);
     dur_turn_commit turns[2] = { born_turn(&item), next_turn("x", old.lock_token, &event) };
     (void)run(&r, turns, 2, NULL);
     assert_int_equal(turns[0].fault, DUR_TURN_FINE);
     assert_int_equal(turns[1].fault, DUR_TURN_FINE);
-    assert_int_equal(answer_of(&c), DUR_OK);
     pg_do(other, "COMMIT");
     PQfinish(other);
     rig_close(&r);
@@ -244,16 +233,14 @@ static void a_birth_leaves_the_rows_of_usual_turns_alone(void **state) {
 
 static void a_message_in_the_same_transaction_reaches_the_lease(void **state) {
     rig r = rig_open(*state);
-    caller c = { .policy = DUR_EXISTS_FAIL };
     dur_turn_commit old = parked(&r, "sender");
-    dur_orchestration_item item = take(&r, &c, "a");
+    dur_orchestration_item item = take(&r, "a");
     dur_event_row event = event_of(2);
     dur_turn_commit turns[2] = { born_turn(&item), next_turn("sender", old.lock_token, &event) };
     sends(&r.p->b, &turns[1], message_of(DUR_WORK_EXTERNAL_RAISED, "a"));
     dur_round round = run(&r, turns, 2, &fresh);
     assert_int_equal(turns[0].fault, DUR_TURN_FINE);
     assert_int_equal(turns[1].fault, DUR_TURN_FINE);
-    assert_int_equal(answer_of(&c), DUR_OK);
     if (round.held_count == 0) round = run(&r, NULL, 0, &fresh);
     assert_int_equal(round.held_count, 1);
     assert_string_equal(round.held[0].instance, "a");
@@ -265,14 +252,12 @@ static void a_message_in_the_same_transaction_reaches_the_lease(void **state) {
 static void a_message_of_its_birth_is_given_back_at_the_end(void **state) {
     rig r = rig_open(*state);
     bench *b = &r.p->b;
-    caller c = { .policy = DUR_EXISTS_FAIL };
     dur_turn_commit old = parked(&r, "sender");
-    dur_orchestration_item item = take(&r, &c, "a");
+    dur_orchestration_item item = take(&r, "a");
     dur_event_row event = event_of(2), last = event_of(2);
     dur_turn_commit turns[2] = { born_turn(&item), next_turn("sender", old.lock_token, &event) };
     sends(b, &turns[1], message_of(DUR_WORK_EXTERNAL_RAISED, "a"));
     dur_round round = run(&r, turns, 2, &fresh);
-    assert_int_equal(answer_of(&c), DUR_OK);
     assert_int_equal(round.held_count, 1);
     dur_turn_commit end = next_turn("a", turns[0].lock_token, &last);
     end.keep_lease = false;
@@ -308,13 +293,11 @@ static void a_message_before_the_end_is_not_forgotten(void **state) {
 /* But what the first turn has set is not nothing. */
 static void an_end_keeps_what_the_first_turn_has_set(void **state) {
     rig r = rig_open(*state);
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(&r, &c, "a");
+    dur_orchestration_item item = take(&r, "a");
     dur_turn_commit turn = born_turn(&item);
     has_everything(&r.p->b, &turn);
     turn.worker_item_count = 0;
     (void)run(&r, &turn, 1, NULL);
-    assert_int_equal(answer_of(&c), DUR_OK);
     dur_event_row last = event_of(4);
     dur_turn_commit end = next_turn("a", turn.lock_token, &last);
     end.keep_lease = false;
@@ -328,170 +311,26 @@ static void an_end_keeps_what_the_first_turn_has_set(void **state) {
 
 /* ---- not written by its turn ------------------------------------------------------------------------------------- */
 
-static void a_token_of_nobodys_start_is_refused(void **state) {
+static void only_a_lane_makes_one(void **state) {
     rig r = rig_open(*state);
     bench *b = &r.p->b;
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(&r, &c, "a");
-    dur_turn_commit wrong[3] = { born_turn(&item), born_turn(&item), born_turn(&item) };
-    wrong[0].lock_token = "nobody's";
-    wrong[1].instance = "b"; /* somebody else's start */
-    (void)run(&r, wrong, 2, NULL);
-    ASSERT_OK(b, dur_store_commit_turns(b->store, &wrong[2], 1, &b->err)); /* not through its lane */
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(wrong[i].fault, DUR_TURN_LEASE_LOST);
+    dur_orchestration_item item = take(&r, "a");
+    dur_turn_commit wrong = born_turn(&item);
+    ASSERT_OK(b, dur_store_commit_turns(b->store, &wrong, 1, &b->err));
+    assert_int_equal(wrong.fault, DUR_TURN_LEASE_LOST);
     assert_int_equal(count(&r, "instances", "true"), 0);
     dur_turn_commit turn = born_turn(&item);
     (void)run(&r, &turn, 1, NULL);
     assert_int_equal(turn.fault, DUR_TURN_FINE);
-    assert_int_equal(answer_of(&c), DUR_OK);
-    dur_store_lane_start_back(r.lane, item.lock_token); /* no harm */
     (void)run(&r, &turn, 1, NULL);
     assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST); /* once */
-    rig_close(&r);
-}
-
-static void what_is_given_back_is_written_and_fetched(void **state) {
-    rig r = rig_open(*state);
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(&r, &c, "a");
-    dur_store_lane_start_back(r.lane, item.lock_token);
-    dur_turn_commit turn = born_turn(&item); /* too late */
-    (void)run(&r, &turn, 1, NULL);
-    assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST);
-    assert_int_equal(answer_of(&c), DUR_OK);
-    dur_round round = run(&r, NULL, 0, &fresh);
-    assert_int_equal(round.item_count, 1);
-    assert_true(round.items[0].messages[0].id > 0);
-    turn = first_turn(&round.items[0]);
-    (void)run(&r, &turn, 1, NULL);
-    assert_int_equal(turn.fault, DUR_TURN_FINE);
-    rig_close(&r);
-}
-
-static void a_lane_that_closes_gives_back(void **state) {
-    rig r = rig_open(*state);
-    caller c[2] = { { .policy = DUR_EXISTS_FAIL }, { .policy = DUR_EXISTS_FAIL } };
-    (void)take(&r, &c[0], "taken");
-    dur__pg_lane *lane = (dur__pg_lane *)(void *)r.lane;
-    atomic_store(&lane->in_round, true);
-    begin(&r, &c[1], "waits");
-    while (atomic_load(&lane->starts_wait) == 0)
-        pg_pause_ms(1);
-    dur_store_lane_close(r.lane);
-    r.lane = NULL;
-    assert_int_equal(answer_of(&c[0]), DUR_OK);
-    assert_int_equal(answer_of(&c[1]), DUR_OK);
-    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 2);
-    rig_close(&r);
-}
-
-/* The lane does nothing at all: the caller withdraws its start and writes it itself. */
-static void a_start_that_no_lane_takes_is_written_by_its_caller(void **state) {
-    rig r = rig_open(*state);
-    caller c = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item none;
-    assert_int_equal(starts(&r, &none, 1), 0);
-    begin(&r, &c, "x");
-    assert_int_equal(answer_of(&c), DUR_OK);
-    assert_false(takes_starts(&r)); /* the next one need not wait as long */
-    assert_int_equal(starts(&r, &none, 1), 0);
-    assert_true(takes_starts(&r));
-    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 1);
-    rig_close(&r);
-}
-
-/* ---- several of one call ---- */
-
-typedef struct crowd {
-    rig *r;
-    dur_message_row items[4];
-    dur_start_request starts[4];
-    int code;
-    pthread_t thread;
-} crowd;
-
-static void *call_crowd(void *arg) {
-    crowd *c = arg;
-    c->code = dur_store_enqueue_starts(c->r->store, c->starts, 4, NULL);
-    return NULL;
-}
-
-/* The lane has the first two, and is busy. */
-static void take_two(rig *r, crowd *c, const char *const ids[4], dur_orchestration_item *taken) {
-    dur__pg_lane *lane = (dur__pg_lane *)(void *)r->lane;
-    c->r = r;
-    for (size_t i = 0; i < 4; i++) {
-        c->items[i] = start_of(&r->p->b, ids[i]);
-        c->starts[i] = (dur_start_request){ .item = &c->items[i] };
-    }
-    assert_int_equal(starts(r, taken, 1), 0);
-    atomic_store(&lane->in_round, true);
-    pthread_create(&c->thread, NULL, call_crowd, c);
-    while (atomic_load(&lane->starts_wait) < 4)
-        pg_pause_ms(1);
-    assert_int_equal(starts(r, taken, 2), 2);
-    atomic_store(&lane->in_round, false);
-}
-
-/* One is born, one is given back, two are withdrawn, of which one has the id of the first. */
-static void each_of_a_call_has_its_own_answer(void **state) {
-    static const char *const ids[4] = { "a", "b", "a", "c" };
-    static const dur_code expected[4] = { DUR_OK, DUR_OK, DUR_EEXISTS, DUR_OK };
-    rig r = rig_open(*state);
-    crowd c = { .code = -1 };
-    dur_orchestration_item items[2];
-    take_two(&r, &c, ids, items);
-    dur_turn_commit turn = born_turn(&items[0]);
-    (void)run(&r, &turn, 1, NULL);
-    assert_int_equal(turn.fault, DUR_TURN_FINE); /* nobody writes the others before all are back */
-    dur_store_lane_start_back(r.lane, items[1].lock_token);
-    pthread_join(c.thread, NULL);
-    assert_int_equal(c.code, DUR_OK);
-    for (size_t i = 0; i < 4; i++)
-        assert_int_equal(c.starts[i].error.code, expected[i]);
-    assert_int_equal(count(&r, "instances", "known"), 3);
-    assert_int_equal(count(&r, "queue", "true"), 2);
-    rig_close(&r);
-}
-
-static void a_lane_that_closes_gives_all_of_a_call_back(void **state) {
-    static const char *const ids[4] = { "a", "b", "c", "d" };
-    rig r = rig_open(*state);
-    crowd c = { .code = -1 };
-    dur_orchestration_item items[2];
-    take_two(&r, &c, ids, items);
-    dur_store_lane_close(r.lane);
-    r.lane = NULL;
-    pthread_join(c.thread, NULL);
-    for (size_t i = 0; i < 4; i++)
-        assert_int_equal(c.starts[i].error.code, DUR_OK);
-    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 4);
-    rig_close(&r);
-}
-
-/* Where an instance that exists is no error, many will. */
-static void only_starts_of_what_must_be_new_are_handed_out(void **state) {
-    rig r = rig_open(*state);
-    static const dur_exists_policy others[] = { DUR_EXISTS_RETURN, DUR_EXISTS_REPLACE_FINISHED };
-    for (int i = 0; i < 2; i++) {
-        caller c = { .policy = others[i], .r = &r };
-        dur_orchestration_item none;
-        assert_int_equal(starts(&r, &none, 1), 0);
-        c.start = start_of(&r.p->b, i == 0 ? "a" : "b");
-        (void)call(&c); /* by itself, without a lane that would come */
-        assert_int_equal(c.code, DUR_OK);
-        assert_true(takes_starts(&r)); /* it has not waited for the lane in vain */
-        assert_int_equal(starts(&r, &none, 1), 0);
-    }
     rig_close(&r);
 }
 
 static void an_owner_that_is_gone_makes_nobody(void **state) {
     rig r = rig_open(*state);
     bench *b = &r.p->b;
-    caller c[2] = { { .policy = DUR_EXISTS_FAIL }, { .policy = DUR_EXISTS_FAIL } };
-    dur_orchestration_item a = take(&r, &c[0], "a"), z = take(&r, &c[1], "z");
+    dur_orchestration_item a = take(&r, "a"), z = take(&r, "z");
     ASSERT_OK(b, dur_store_owner_release(b->store, "o", &b->err));
     dur_turn_commit turns[2] = { born_turn(&a), born_turn(&z) };
     starts_another(b, &turns[1]); /* by the unusual way */
@@ -501,11 +340,6 @@ static void an_owner_that_is_gone_makes_nobody(void **state) {
         assert_int_not_equal(turns[i].fault, DUR_TURN_FINE);
     }
     assert_int_equal(count(&r, "instances", "true"), 0);
-    dur_store_lane_close(r.lane);
-    r.lane = NULL;
-    assert_int_equal(answer_of(&c[0]), DUR_OK);
-    assert_int_equal(answer_of(&c[1]), DUR_OK);
-    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 2);
     rig_close(&r);
 }
 
@@ -524,9 +358,8 @@ static void *run_it(void *arg) {
 /* Somebody takes the owner for dead in this moment: the birth waits for him, and then sees what he did. */
 static void nor_does_one_that_is_just_going(void **state) {
     rig r = rig_open(*state);
-    caller c = { .policy = DUR_EXISTS_FAIL };
     char sql[400];
-    dur_orchestration_item item = take(&r, &c, "a");
+    dur_orchestration_item item = take(&r, "a");
     dur_turn_commit turn = born_turn(&item);
     round_thread t = { .r = &r, .turn = &turn };
     PGconn *other = PQconnectdb(pg_server());
@@ -544,8 +377,6 @@ static void nor_does_one_that_is_just_going(void **state) {
     pthread_join(t.thread, NULL);
     assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST);
     assert_int_equal(count(&r, "instances", "true"), 0);
-    dur_store_lane_start_back(r.lane, turn.lock_token);
-    assert_int_equal(answer_of(&c), DUR_OK);
     rig_close(&r);
 }
 
@@ -556,8 +387,7 @@ static void cut_birth(pg_bench *p, int mode) {
     proxy x;
     if (!proxy_open(&x, "event-one")) skip();
     rig r = rig_on(p, proxy_store(&x, p));
-    caller c = { .policy = DUR_EXISTS_FAIL }, again = { .policy = DUR_EXISTS_FAIL };
-    dur_orchestration_item item = take(&r, &c, "a"), none;
+    dur_orchestration_item item = take(&r, "a");
     dur_turn_commit turn = born_turn(&item);
     dur_round round = { .turns = &turn, .turn_count = 1 };
     atomic_store(&x.mode, mode);
@@ -566,17 +396,11 @@ static void cut_birth(pg_bench *p, int mode) {
     assert_int_equal(code, DUR_EUNKNOWN);
     assert_int_equal(turn.fault, DUR_TURN_STORE);
     assert_int_equal(turn.error.code, DUR_EUNKNOWN);
-    assert_int_equal(answer_of(&c), DUR_EUNKNOWN);
-    assert_int_equal(c.err.code, DUR_EUNKNOWN);
     assert_int_equal(count(&r, "instances", "instance_id = 'a'"), mode == PROXY_CUT_AFTER);
-    dur_store_lane_start_back(r.lane, item.lock_token); /* it was answered */
-    assert_int_equal(starts(&r, &none, 1), 0);
-    assert_false(takes_starts(&r));
     /* Who asks again learns it, by another way than a lane that does not know what it holds. */
-    again.r = &r;
-    again.start = start_of(b, "a");
-    (void)call(&again);
-    assert_int_equal(again.code, mode == PROXY_CUT_AFTER ? DUR_EEXISTS : DUR_OK);
+    dur_message_row start = start_of(b, "a");
+    int again = dur_store_enqueue_start(r.store, &start, DUR_EXISTS_FAIL, 0, NULL, &b->err);
+    assert_int_equal(again, mode == PROXY_CUT_AFTER ? DUR_EEXISTS : DUR_OK);
     /* The next round gives up what the lost one may have made: it is not held by nobody. */
     for (int i = 0; i < 200 && code != DUR_OK; i++) { /* a session that was lost may take a moment to end */
         round = (dur_round){ .fetch = &fresh };
@@ -590,7 +414,7 @@ static void cut_birth(pg_bench *p, int mode) {
     if (round.item_count == 0) round = run(&r, NULL, 0, &fresh);
     assert_int_equal(round.item_count, 1);
     assert_int_equal(round.items[0].history_count, mode == PROXY_CUT_AFTER ? 1 : 0);
-    (void)parked(&r, "b"); /* and it is given starts as before */
+    (void)parked(&r, "b"); /* and makes others as before */
     dur_store_lane_close(r.lane);
     r.lane = NULL;
     dur_provider_close(r.store);
@@ -615,13 +439,7 @@ int main(void) {
         PG_TEST(a_message_before_the_end_is_not_forgotten),
         PG_TEST(a_message_of_its_birth_is_given_back_at_the_end),
         PG_TEST(an_end_keeps_what_the_first_turn_has_set),
-        PG_TEST(a_token_of_nobodys_start_is_refused),
-        PG_TEST(what_is_given_back_is_written_and_fetched),
-        PG_TEST(a_lane_that_closes_gives_back),
-        PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
-        PG_TEST(only_starts_of_what_must_be_new_are_handed_out),
-        PG_TEST(each_of_a_call_has_its_own_answer),
-        PG_TEST(a_lane_that_closes_gives_all_of_a_call_back),
+        PG_TEST(only_a_lane_makes_one),
         PG_TEST(an_owner_that_is_gone_makes_nobody),
         PG_TEST(nor_does_one_that_is_just_going),
         PG_TEST(cut_after_it_happened),
