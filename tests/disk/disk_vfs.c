@@ -2,6 +2,7 @@
  * disk_vfs.c: the VFS that keeps the log, and clocks and sleeps that cost nothing.
  */
 #include "disk/disk.h"
+#include "support/sqlite_alone.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -277,8 +278,7 @@ void disk_install(void) {
     /* A store is opened for each point: what opening costs is memory, mostly. */
     mallopt(M_TRIM_THRESHOLD, 1 << 28);
     mallopt(M_MMAP_THRESHOLD, 1 << 28);
-    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
-    sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1024, 300);
+    sqlite_alone();
     real = sqlite3_vfs_find(NULL);
     shim = *real;
     shim.zName = "disk";

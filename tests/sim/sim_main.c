@@ -3,6 +3,7 @@
  * sim --help tells the rest.
  */
 #include "sim_machine.h"
+#include "support/sqlite_alone.h"
 
 #ifdef HAVE_LIBPQ
 #include <durite/postgres.h>
@@ -318,6 +319,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--help") == 0) return fputs(usage_text, stdout) < 0;
     if (!parse(&options, argc, argv)) return 2;
     if (options.replay != NULL && !sim_replay_open(options.replay, &options.from)) return 2;
+    sqlite_alone();
     if (options.replay != NULL) options.seeds = options.every = 1, options.part = 0;
 #ifdef HAVE_LIBPQ
     dur_error err = { 0 };
