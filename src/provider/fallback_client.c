@@ -179,7 +179,8 @@ int dur__fallback_get_instance_stats(dur_provider *store, dur_arena *arena, cons
 
 int dur__fallback_dead_letter_messages(const char *instance, size_t count, const char *reason) {
     /* They go with the ack of the turn that fetched them. */
-    dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance", instance), DUR__NUMBER("count", count)),
+    dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER,
+             DUR__FIELDS(DUR__TEXT("instance_id", instance), DUR__NUMBER("messages", count)),
              "messages thrown away, the store keeps no dead letters: %s", reason);
     return DUR_OK;
 }

@@ -21,7 +21,7 @@ check() { # NAME COMMAND...
     fi
 }
 have() { command -v "$1" >/dev/null || { echo "no $1"; exit 77; }; }
-echo 1..7
+echo 1..9
 
 twice() { "$source/tools/amalgamation" one && "$source/tools/amalgamation" two && diff -r one two; }
 check two_runs_write_the_same_bytes twice
@@ -68,4 +68,26 @@ musl() { # its own headers, and of the system's only that of SQLite
         musl-gcc -std=c11 -Wall -Wextra -Werror -fsyntax-only -Ione -Isqlite one/durite.c
 }
 check musl_gcc_compiles_it musl
+dist() { # the same bytes twice, and everything that git knows
+    "$source/tools/dist" dist-one && sleep 1 && "$source/tools/dist" dist-two && diff -r dist-one dist-two || return 1
+    archive=$(echo dist-one/durite-[0-9]*.tar.gz)
+    tar -tzf "$archive" | sed 's|^[^/]*/||' | sort >packed
+    [ ! -e "$source/.git" ] || git -C "$source" ls-files | LC_ALL=C sort | LC_ALL=C comm -3 - packed | sed 's/^/differs: /' >differs
+    [ ! -s differs ] || { cat differs; return 1; }
+    grep -qx Makefile packed && grep -qx debian/control packed
+}
+check the_source_archive_is_the_same_twice dist
+
+meson_too() {
+    have meson
+    mkdir -p project/subprojects/packagefiles
+    cp dist-one/durite.wrap project/subprojects/ && cp dist-one/durite-amalgamation-*.tar.gz project/subprojects/packagefiles/ &&
+        cp "$source/examples/hello.c" project/ || return 1
+    cat >project/meson.build <<'END'
+project('hello', 'c', default_options: ['buildtype=debug'])
+executable('hello', 'hello.c', dependencies: dependency('durite'))
+END
+    meson setup project/build project && ninja -C project/build && project/build/hello memory: | grep -qx 'Hello, world!'
+}
+check the_wrap_makes_a_subproject_of_meson meson_too
 exit $failed

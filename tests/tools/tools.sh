@@ -238,6 +238,23 @@ sed -i 's/70 crash points/71 crash points/' $page
 check "evidence_sees_a_page_that_was_edited"
 unset SAYS
 
+# ---- docs/observability.md names what there is ---------------------------------------------------------------------------
+
+named() { # NAMES on standard input
+    sort -u | while read -r name; do
+        grep -qF "\`$name\`" "$1/docs/observability.md" || echo "docs/observability.md does not name $name"
+    done >output
+    [ ! -s output ]
+}
+grep -rhoE 'DUR__(TEXT|NUMBER)\("[a-z_]+"' "$1/src" --include='*.c' | sed 's/.*("//; s/"$//' >fields
+[ "$(wc -l <fields)" -gt 50 ] && named "$1" <fields
+check "every_field_of_a_log_line_is_in_the_documents"
+{ sed -n 's/^ *METRIC(\([a-z_]*\)).*/\1/p' "$1/include/durite/metrics.h"
+  sed -n '/^typedef struct dur_op_metrics/,/^} dur_store_metrics/s/^ *\(uint64_t\|dur_histogram\|dur_op_metrics\) \([a-z_]*\);.*/\2/p' "$1/include/durite/metrics.h"
+  sed -n '/^typedef struct dur_store_counts/,/^}/s/^ *uint64_t \(.*\);.*/\1/p' "$1/include/durite/client.h" | tr -d ' ' | tr ',' '\n'; } >metrics
+[ "$(wc -l <metrics)" -gt 50 ] && named "$1" <metrics
+check "every_metric_is_in_the_documents"
+
 # ---- check-abi: a small library that grows, and one that breaks -------------------------------------------------------
 
 if command -v abidiff >/dev/null && [ "$(uname -m)" = x86_64 ]; then
