@@ -62,7 +62,8 @@ int dur__client_enter(const dur_client *client, const char *op, dur_error *err) 
     if (client == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "client is required, got NULL");
     if (client->process != dur__process_serial())
         return dur_error_set(err, DUR_EFORKED, false, op,
-                             "this client was made before fork(); open the store again in the child");
+                             "this client was made before fork(): a child opens a store of its own; a SQLite file "
+                             "that was open at the fork it cannot open, close it before the fork, or exec");
     return DUR_OK;
 }
 

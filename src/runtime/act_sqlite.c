@@ -15,6 +15,10 @@ struct sqlite3 *dur_act_sqlite(dur_act *act, dur_error *err) {
         return NULL;
     }
     dur__task *task = act->task;
+    if (dur__runtime_forked(task->runtime)) {
+        dur_error_set(err, DUR_EFORKED, false, "act.sqlite", "the activity belongs to the parent process");
+        return NULL;
+    }
     if (task->sqlite == NULL) task->sqlite = dur__store_open_sqlite(task->runtime->store, err);
     return task->sqlite;
 }

@@ -38,8 +38,10 @@ int dur__sq_backup(dur_provider *self, const char *target, dur_error *err) {
     sqlite3 *to = NULL;
     int fd = open(target, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return dur__sq_os_fail(err, "sqlite.backup", target);
+    dur__sq_held *held = NULL;
+    int code = dur__sq_hold(&held, fd, "sqlite.backup", target, err);
     close(fd);
-    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK && sqlite3_open_v2(target, &to, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
         code = dur__sq_fail(err, to, "sqlite.backup");
     if (code == DUR_OK) code = dur__sq_exec(to, "PRAGMA synchronous=FULL", err);
@@ -52,6 +54,7 @@ int dur__sq_backup(dur_provider *self, const char *target, dur_error *err) {
     dur__sq_reader_done(file, conn);
     if (to != NULL && sqlite3_close_v2(to) != SQLITE_OK && code == DUR_OK)
         code = dur_error_set(err, DUR_EIO, true, "sqlite.backup", "cannot close the copy");
+    dur__sq_hold_end(held);
     if (code != DUR_OK) unlink(target);
     return code;
 }

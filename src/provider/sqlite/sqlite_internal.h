@@ -734,6 +734,11 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err);
 /* Does an owner with a lane here hold an instance by the file that no lane knows of? */
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err);
 int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *err);
+/* A file that is no store here, for as long as SQLite has it open; fd: any descriptor of it, before SQLite opens it.
+   DUR_EFORKED: SQLite had it open in a parent, at the fork. */
+typedef struct dur__sq_held dur__sq_held;
+int dur__sq_hold(dur__sq_held **out, int fd, const char *op, const char *path, dur_error *err);
+void dur__sq_hold_end(dur__sq_held *self); /* NULL: nothing */
 /* errno, of a file. */
 int dur__sq_os_fail(dur_error *err, const char *op, const char *path);
 char *dur__sq_beside(const char *path, const char *suffix); /* the name of a file beside; free */

@@ -3,6 +3,10 @@
  *
  * Nothing here opens the database file except through SQLite: closing a descriptor of it would drop the POSIX locks
  * that SQLite holds for the whole process.  A new file is made with mode 0600 before SQLite sees it.
+ *
+ * What SQLite knows of those locks is a child's by fork(), and the locks are not: a connection that the child opens to
+ * such a file locks nothing.  SQLite cannot be told; so a file that was open at a fork is refused in the child, for as
+ * long as it lives.  That is why the list is locked over a fork.
  */
 #include "base/arena_internal.h"
 #include "provider/openers.h"
@@ -23,6 +27,84 @@ enum { WAL_PAGES = 4000, BUSY_MS = 60000 };
 static dur__mutex files_lock = DUR__MUTEX_INIT;
 static dur__cond files_turn = DUR__COND_INIT; /* a file is no longer busy */
 static dur__link files = { &files, &files };
+
+/* A file that SQLite has, or has had in a parent, without being a store that is open here. */
+struct dur__sq_held {
+    dev_t dev;
+    ino_t ino;
+    uint64_t serial; /* dur__process_serial */
+    dur__link link;
+};
+static dur__link held = { &held, &held };
+
+/* ---- over a fork ---- */
+
+static void before_fork(void) {
+    dur__mutex_lock(&files_lock);
+}
+
+static void after_fork(void) {
+    dur__mutex_unlock(&files_lock);
+}
+
+static void in_child(void) {
+    files_turn = (dur__cond)DUR__COND_INIT; /* who waited there is not here */
+    dur__mutex_unlock(&files_lock);
+}
+
+static void watch_forks(void) {
+    (void)dur__process_serial(); /* it has a lock that is taken after this one, here too: handlers run last first */
+    int failed = pthread_atfork(before_fork, after_fork, in_child);
+    DUR_ASSERT(failed == 0);
+}
+
+/* With files_lock held: was it open in a process that this one is a child of, when it was forked? */
+static bool was_open_at_fork(const struct stat *state) {
+    uint64_t now = dur__process_serial();
+    DUR__LIST_EACH(&files, at) {
+        const dur__sq_file *file = DUR__CONTAINER(at, dur__sq_file, link);
+        if (file->serial != now && file->dev == state->st_dev && file->ino == state->st_ino) return true;
+    }
+    DUR__LIST_EACH(&held, at) {
+        const dur__sq_held *other = DUR__CONTAINER(at, dur__sq_held, link);
+        if (other->serial != now && other->dev == state->st_dev && other->ino == state->st_ino) return true;
+    }
+    return false;
+}
+
+static int refuse_forked(const char *op, const char *path, dur_error *err) {
+    return dur_error_set(err, DUR_EFORKED, false, op,
+                         "%s was open in the parent process at the fork, and SQLite would not lock it in this one: "
+                         "close it before the fork and open it after, or exec a program that opens it",
+                         path);
+}
+
+/* With files_lock held. */
+static dur__sq_held *held_add(dev_t dev, ino_t ino, uint64_t serial) {
+    dur__sq_held *made = dur__xcalloc(1, sizeof(*made));
+    *made = (dur__sq_held){ .dev = dev, .ino = ino, .serial = serial };
+    dur__list_push(&held, &made->link);
+    return made;
+}
+
+int dur__sq_hold(dur__sq_held **out, int fd, const char *op, const char *path, dur_error *err) {
+    struct stat state;
+    *out = NULL;
+    if (fstat(fd, &state) != 0) return dur__sq_os_fail(err, op, path);
+    dur__mutex_lock(&files_lock);
+    bool forked = was_open_at_fork(&state);
+    if (!forked) *out = held_add(state.st_dev, state.st_ino, dur__process_serial());
+    dur__mutex_unlock(&files_lock);
+    return forked ? refuse_forked(op, path, err) : DUR_OK;
+}
+
+void dur__sq_hold_end(dur__sq_held *self) {
+    if (self == NULL) return;
+    dur__mutex_lock(&files_lock);
+    dur__list_unlink(&self->link);
+    dur__mutex_unlock(&files_lock);
+    dur__free(self);
+}
 
 /* ---- connections ---- */
 
@@ -269,6 +351,8 @@ static void file_release(dur__sq_file *file) {
     if (!last) return;
     file_shut(file); /* a second open finds it busy, and waits: all of it or nothing */
     dur__mutex_lock(&files_lock);
+    if (dur__link_linked(&file->link) && file->serial != dur__process_serial())
+        (void)held_add(file->dev, file->ino, file->serial); /* SQLite has it still */
     dur__list_unlink(&file->link);
     dur__cond_broadcast(&files_turn);
     dur__mutex_unlock(&files_lock);
@@ -289,6 +373,8 @@ static dur__sq_file *file_find(const struct stat *state) {
 static int file_enter(dur__sq_file **out, bool *made, const dur_sqlite_options *options, dur_error *err) {
     struct stat state;
     char *path = NULL;
+    static pthread_once_t forks = PTHREAD_ONCE_INIT;
+    pthread_once(&forks, watch_forks);
     dur__mutex_lock(&files_lock); /* before the file is made: see path_resolve */
     int code = path_resolve(options, &path, &state, err);
     while (code == DUR_OK && (*out = file_find(&state)) != NULL && (*out)->busy) {
@@ -296,6 +382,11 @@ static int file_enter(dur__sq_file **out, bool *made, const dur_sqlite_options *
         dur__free(path); /* what has that name now? */
         path = NULL;
         code = path_resolve(options, &path, &state, err);
+    }
+    if (code == DUR_OK && was_open_at_fork(&state)) {
+        code = refuse_forked("sqlite.open", path, err);
+        dur__free(path);
+        path = NULL;
     }
     *made = code == DUR_OK && *out == NULL;
     if (*made) {
