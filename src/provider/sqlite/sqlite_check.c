@@ -167,6 +167,7 @@ int dur__sq_check(dur_provider *self, dur_error *err) {
     code = check_pages(conn->db, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     uint64_t now_ms = dur_store_now_ms(self);
+    if (code == DUR_OK) code = dur__sq_check_values(conn->db, err); /* what relates rows takes them for what they are */
     if (code == DUR_OK) code = check_rows(conn->db, now_ms, err);
     if (code == DUR_OK) code = check_waits(conn, now_ms, err);
     dur__sq_reader_done(file, conn);
