@@ -38,7 +38,8 @@ typedef struct dur_start_args {
     size_t size;
     const char *name;
     const char *input;    /* NULL: "" */
-    const char *instance; /* required, at most 1024 bytes of UTF-8 without control characters (below 0x20, 0x7f) */
+    const char *instance; /* required, at most 1024 bytes of UTF-8 without control characters (below 0x20, 0x7f).  Ids
+                             that its handler lets the library make begin with it: see dur_orchestration */
     const char *version;  /* NULL: the policy of the runtime that takes it, which in a mixed fleet is any of them */
     uint64_t delay_ms;    /* at most a century: DUR_ELIMIT */
     dur_start_policy exists;
@@ -102,7 +103,9 @@ DUR_API int dur_client_pulse_ex(dur_client *client, const dur_message_args *args
    DUR_ENOTFOUND; one that has ended: DUR_OK, no effect.  The reason (NULL: a default) is what the handler, the history
    and dur_client_result show. */
 DUR_API int dur_client_cancel(dur_client *client, const char *instance, const char *reason, dur_error *err);
-/* End it now, whatever its handler does or whether one exists; children are cancelled, the parent is told.  An instance
+/* End it now, whatever its handler does or whether one exists; children are cancelled, the parent is told.  Level by
+   level: each child is asked as dur_client_cancel asks, may clean up, and asks its own; no child has more than 256
+   parents above it.  An instance
    that has not run yet, and one whose history cannot be read, are ended too.  DUR_ENOTFOUND (also one that is deleted
    meanwhile and started again under its id: the new one goes on); one that has ended: DUR_OK, no effect; DUR_EBUSY
    (its history grew at each of many tries). */
@@ -309,7 +312,8 @@ DUR_API void dur_execution_list_free(dur_execution_list *list);
 DUR_API int dur_client_history(char **out, dur_client *client, const char *instance, uint64_t execution_id,
                                dur_error *err);
 
-/* The instance and all below it, parents before children. */
+/* The instance and all below it, parents before children.  DUR_EBUSY, retryable: below it instances begin as fast as
+   they are looked for, 10,000 did. */
 typedef struct dur_id_list {
     size_t size;
     size_t count;
@@ -336,7 +340,8 @@ typedef struct dur_deleted {
    messages which no call has reported is ended first, so that they become dead letters.  If the caller dies in that
    moment, a node ends the instance after its owner_timeout_ms ("a client died while it ended or deleted it").  A child
    whose parent is there: DUR_ECHILD.  Who had the id when the call began is meant: one that somebody has deleted and
-   started again meanwhile stays, and the call is DUR_ENOTFOUND.  out may be NULL. */
+   started again meanwhile stays, and the call is DUR_ENOTFOUND.  DUR_EBUSY as for dur_client_tree: terminate it first.
+   out may be NULL. */
 DUR_API int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err);
 
 typedef struct dur_bulk_options {

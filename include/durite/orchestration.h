@@ -114,8 +114,10 @@ typedef struct dur_activity_args {
 DUR_API dur_future *dur_activity_ex(dur_ctx *ctx, const dur_activity_args *args);
 
 /* dur_orchestration(ctx, "Name", input, .version = "2.0.0", .instance = "id"): a child that answers to us.  Dropping it
-   cancels it.  Without .instance the id is made from ours; an id that exists fails the call, whose instance is left
-   alone however the call is given up. */
+   cancels it.  An id that exists fails the call, whose instance is left alone however the call is given up.
+   Without .instance the id is made from ours, PARENT::sub::N, and counts against the 1024 bytes of every id: an instance
+   whose id has more than 974 bytes gives its children ids of its own choice, or the branch fails.  So it does where 256
+   parents are above us already: a handler that calls itself for ever comes to an end. */
 typedef struct dur_orchestration_args {
     size_t size;
     const char *name;
@@ -126,7 +128,8 @@ typedef struct dur_orchestration_args {
 } dur_orchestration_args;
 DUR_API dur_future *dur_orchestration_ex(dur_ctx *ctx, const dur_orchestration_args *args);
 /* Start one that does not answer to us and is not cancelled with us; its instance id.  Under an id that exists nothing
-   is started, and nobody is told: give one that nobody else gives, or none. */
+   is started, and nobody is told: give one that nobody else gives, or none.  Then it is OURS::start::EXECUTION.N, with
+   the same limit as a child's. */
 DUR_API const char *dur_start_ex(dur_ctx *ctx, const dur_orchestration_args *args);
 
 DUR_API dur_future *dur_timer_ex(dur_ctx *ctx, uint64_t delay_ms, const char *site);

@@ -217,11 +217,17 @@ int dur_client_history(char **out, dur_client *client, const char *instance, uin
 
 /* ---- trees ---- */
 
+/* A handler that goes on calling itself may add to a tree as fast as it is read: found in it and born since we began.
+ */
+enum { TREE_GROWS_MAX = 10000 };
+
 typedef struct tree {
     dur_arena *arena;
     dur__tree found; /* in order of finding: a parent before its children */
     size_t room;
     dur__map seen;
+    uint64_t begun_ms;
+    size_t born_since;
 } tree;
 
 static void tree_grow(tree *self) {
@@ -250,6 +256,7 @@ static void tree_add(tree *self, const dur_instance_row *row) {
     if (found->count == self->room) tree_grow(self);
     found->ids[found->count] = row->instance_id;
     found->meant[found->count++] = dur__client_meant(row);
+    self->born_since += row->created_at_ms > self->begun_ms;
     dur__map_put(&self->seen, row->instance_id, self);
 }
 
@@ -264,6 +271,11 @@ static int tree_add_children(tree *self, dur_client *client, const char *parent,
         if (code != DUR_OK) return code;
         for (size_t i = 0; i < count; i++)
             tree_add(self, &rows[i]);
+        if (self->born_since > TREE_GROWS_MAX)
+            return dur_error_set(err, DUR_EBUSY, true, "client.tree",
+                                 "below instance \"%.150s\" instances begin as fast as they are looked for (%d did): "
+                                 "terminate it, then try again",
+                                 self->found.ids[0], TREE_GROWS_MAX);
         if (count < query.limit) return DUR_OK;
         after = rows[count - 1].instance_id;
     }
@@ -271,7 +283,7 @@ static int tree_add_children(tree *self, dur_client *client, const char *parent,
 
 int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur__tree *out,
                      dur_error *err) {
-    tree self = { .arena = arena };
+    tree self = { .arena = arena, .begun_ms = dur_store_now_ms(client->store) };
     int code = DUR_OK;
     tree_add(&self, root);
     for (size_t i = 0; i < self.found.count && code == DUR_OK; i++) {

@@ -15,7 +15,7 @@ enum {
     EVENT_ID, SOURCE_EVENT_ID, INSTANCE_ID, EXECUTION_ID, TIMESTAMP_MS, DUROXIDE_VERSION, TYPE, /* the envelope */
     NAME, VERSION, INSTANCE, INPUT, OUTPUT, RESULT, DATA, REASON, SESSION_ID, TAG, FIRE_AT_MS, STATUS, KEY, VALUE,
     LAST_UPDATED_AT_MS, DETAILS, PARENT_INSTANCE, PARENT_ID, CARRY_FORWARD_EVENTS, INITIAL_CUSTOM_STATUS,
-    PARENT_EXECUTION_ID, PARENT_BIRTH, BIRTH, TRACE, FIELD_COUNT
+    PARENT_EXECUTION_ID, PARENT_BIRTH, BIRTH, DEPTH, TRACE, FIELD_COUNT
 };
 /* clang-format on */
 
@@ -57,6 +57,7 @@ static const dur__field event_fields[FIELD_COUNT] = {
     [PARENT_EXECUTION_ID] = U64_FLAG(parent_execution_id),
     [PARENT_BIRTH] = U64(parent_birth),
     [BIRTH] = U64(birth),
+    [DEPTH] = U64(depth),
     [TRACE] = DUR__FIELD("trace", DUR__FIELD_U32, OF(trace), 0),
 };
 static const dur__record event_record = { event_fields, FIELD_COUNT };
@@ -74,7 +75,7 @@ static const dur__shape kind_shapes[KIND_COUNT] = {
     [DUR_EVENT_ORCHESTRATION_STARTED] = { BIT(NAME) | BIT(VERSION) | BIT(INPUT), 0,
                                           BIT(PARENT_INSTANCE) | BIT(PARENT_ID) | BIT(CARRY_FORWARD_EVENTS) |
                                               BIT(INITIAL_CUSTOM_STATUS) | BIT(PARENT_EXECUTION_ID) |
-                                              BIT(PARENT_BIRTH) | BIT(BIRTH) | BIT(TRACE) },
+                                              BIT(PARENT_BIRTH) | BIT(BIRTH) | BIT(DEPTH) | BIT(TRACE) },
     [DUR_EVENT_ORCHESTRATION_COMPLETED] = { BIT(OUTPUT), 0, 0 },
     [DUR_EVENT_ORCHESTRATION_FAILED] = { BIT(DETAILS), 0, 0 },
     [DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW] = { BIT(INPUT), 0, 0 },

@@ -13,6 +13,8 @@
 enum {
     DUR__NAME_BYTES_MAX = 512,         /* orchestration, activity, event, queue */
     DUR__INSTANCE_BYTES_MAX = 1024,    /* instance ids; those of children included */
+    DUR__MADE_ID_BYTES = 50,           /* … what a made id adds to its maker's: "::start::" and two numbers */
+    DUR__DEPTH_MAX = 256,              /* parents above a child: an endless recursion ends, and a cancel reaches it */
     DUR__VERSION_BYTES_MAX = 64,       /* "1.2.3-pre+build" */
     DUR__TAG_BYTES_MAX = 256,          /* worker tags */
     DUR__TAGS_MAX = 5,                 /* tags that one worker serves */

@@ -17,6 +17,7 @@ typedef struct dur__parent {
     uint64_t id;           /* the schedule event's */
     uint64_t execution_id; /* that scheduled it */
     uint64_t birth;        /* of the instance that scheduled it; 0: not known */
+    uint64_t depth;        /* how many parents are above the instance that answers to the call; 0: not known */
     bool has_id;
     bool has_execution_id; /* false: written by the original, which does not know it */
 } dur__parent;
@@ -34,12 +35,14 @@ typedef struct dur__parent {
                     .id = (from)->parent_id,                                                                           \
                     .execution_id = (from)->parent_execution_id,                                                       \
                     .birth = (from)->parent_birth,                                                                     \
+                    .depth = (from)->depth,                                                                            \
                     .has_id = (from)->has_parent_id,                                                                   \
                     .has_execution_id = (from)->has_parent_execution_id })
 #define DUR__PARENT_SET(to, parent)                                                                                    \
     ((to)->parent_instance = (parent)->instance, (to)->parent_id = (parent)->id,                                       \
      (to)->parent_execution_id = (parent)->execution_id, (to)->parent_birth = (parent)->birth,                         \
-     (to)->has_parent_id = (parent)->has_id, (to)->has_parent_execution_id = (parent)->has_execution_id)
+     (to)->depth = (parent)->depth, (to)->has_parent_id = (parent)->has_id,                                            \
+     (to)->has_parent_execution_id = (parent)->has_execution_id)
 
 /* The same call?  What one side does not know is not compared. */
 bool dur__same_parent(const dur__parent *a, const dur__parent *b);

@@ -4,6 +4,7 @@
  * Only new groups have effects; those of stored groups left with their turns.  What is scheduled and dropped within one
  * turn is not sent at all.
  */
+#include "core/limits.h"
 #include "core/unreported.h"
 #include "replay/engine.h"
 #include <stdlib.h>
@@ -56,6 +57,26 @@ static void push_start(dur__exec *exec, const dur_event *event, bool child) {
     item->execution_id = 1;
     if (!child) return;
     name_call(exec, item, event->event_id);
+    item->depth = exec->parent.depth + 1;
+}
+
+/* A history of the original gave it an id that no call can name: it fails, and what it would have been does not begin.
+ */
+static void push_unnameable(dur__exec *exec, const dur_event *event) {
+    dur_failure *failure = dur_arena_zalloc(exec->turn_arena, sizeof(*failure));
+    failure->category = DUR_FAILURE_APPLICATION;
+    failure->kind = DUR_FAILURE_ORCHESTRATION_FAILED;
+    failure->message = dur__unnameable_text(exec);
+    dur_work_item *item = effect_push(exec, false, DUR_WORK_SUB_ORCH_FAILED, 0);
+    item->instance = exec->options.instance;
+    item->execution_id = exec->options.execution_id;
+    item->id = event->event_id;
+    item->parent_birth = exec->birth;
+    item->details = failure;
+}
+
+static bool is_nameable(const dur_event *event) {
+    return strlen(event->instance) <= DUR__INSTANCE_BYTES_MAX;
 }
 
 void dur__effect_scheduled(dur__exec *exec, dur__leaf *leaf, const dur_event *event) {
@@ -75,7 +96,10 @@ void dur__effect_scheduled(dur__exec *exec, dur__leaf *leaf, const dur_event *ev
         break;
     }
     case DUR__LEAF_CHILD:
-        push_start(exec, event, true);
+        if (is_nameable(event))
+            push_start(exec, event, true);
+        else
+            push_unnameable(exec, event);
         break;
     case DUR__LEAF_PULSE:
     case DUR__LEAF_MESSAGE:
@@ -120,7 +144,10 @@ void dur__effect_dropped(dur__exec *exec, dur__leaf *leaf) {
 }
 
 void dur__effect_started(dur__exec *exec, const dur_event *chained) {
-    push_start(exec, chained, false);
+    if (is_nameable(chained))
+        push_start(exec, chained, false);
+    else
+        dur__log_held(exec, DUR_LOG_WARN, "dur_start: not started: %s", dur__unnameable_text(exec));
 }
 
 void dur__effect_grace(dur__exec *exec, uint64_t request_id) {

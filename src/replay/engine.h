@@ -315,6 +315,8 @@ bool dur__command(dur__exec *exec, dur_event *event, const char *site);
    histories) the answer is not known yet. */
 bool dur__command_pair(dur__exec *exec, dur_event *event, const char *made, const char **result, const char *site);
 bool dur__match(dur__exec *exec, dur_event *event, const char *site);
+/* Is it what history holds next? */
+bool dur__match_is_next(const dur__exec *exec, const dur_event *event);
 bool dur__match_compare(dur__exec *exec, const dur_event *record, const dur_event *event, const char *site);
 bool dur__match_pair(dur__exec *exec, dur_event *event, const char **result, const char *site);
 bool dur__match_marker(dur__exec *exec, const char *id);      /* is it the next record?  Takes it. */
@@ -513,6 +515,8 @@ void dur__current_set(dur__exec *exec);
 /* Texts that a handler gives: fails the branch when one is missing, too long, not UTF-8, or a name with control
    characters, which no client could say. */
 void dur__need_name(dur__exec *exec, const char *call, const char *what, const char *text, size_t max);
+/* Why an instance with such an id makes no others, in the turn's arena. */
+const char *dur__unnameable_text(dur__exec *exec);
 void dur__need_version(dur__exec *exec, const char *call, const char *version); /* NULL: none is fine */
 const char *dur__need_payload(dur__exec *exec, const char *call, const char *what, const char *text);
 void dur__need_size(dur__exec *exec, const char *call, size_t size, size_t min);

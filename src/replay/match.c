@@ -157,6 +157,12 @@ static const char *difference(const dur__exec *exec, const dur_event *record, co
     }
 }
 
+bool dur__match_is_next(const dur__exec *exec, const dur_event *event) {
+    const dur__group *group = &exec->group;
+    return exec->replaying && group->next < group->count &&
+           difference(exec, &group->records[group->next], event) == NULL;
+}
+
 static void explain(const char *field, const dur_event *record, const dur_event *event, char *out, size_t size) {
     out[0] = '\0';
     if (*field == '\0') return;

@@ -182,19 +182,44 @@ static void orchestration_args(dur__exec *exec, const char *call, const dur_orch
         dur__branch_failf(exec, "%s: instance ids that begin with sub:: are reserved", call);
 }
 
+const char *dur__unnameable_text(dur__exec *exec) {
+    return dur_arena_format(exec->turn_arena,
+                            "an id that is made here begins with this instance's, which has %zu bytes; %d leave room "
+                            "for the rest: give .instance",
+                            strlen(exec->options.instance), DUR__INSTANCE_BYTES_MAX - DUR__MADE_ID_BYTES);
+}
+
+/*
+ * Nothing begins under an id that no call can name, nor deeper than a cancel may have to follow.  The limits do not
+ * depend on the event's own id: a handler that may make one id may make them all.  What history holds has happened.
+ */
+static void need_callable(dur__exec *exec, const char *call, const dur_event *event) {
+    bool child = event->kind == DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED;
+    bool deep = child && exec->parent.depth >= DUR__DEPTH_MAX;
+    bool unnameable =
+        event->instance == NULL && strlen(exec->options.instance) > DUR__INSTANCE_BYTES_MAX - DUR__MADE_ID_BYTES;
+    if ((!deep && !unnameable) || exec->original || dur__match_is_next(exec, event)) return;
+    if (deep)
+        dur__branch_failf(exec,
+                          "%s: %d parents are above this instance, the limit: does \"%.200s\" call itself for ever?",
+                          call, DUR__DEPTH_MAX, event->name);
+    dur__branch_failf(exec, "%s: %s", call, dur__unnameable_text(exec));
+}
+
 dur_future *dur_orchestration_ex(dur_ctx *ctx, const dur_orchestration_args *args) {
     dur__exec *exec = dur__enter(ctx, "dur_orchestration");
     if (exec == NULL) return NULL;
     dur_orchestration_args own;
     orchestration_args(exec, "dur_orchestration", args, &own);
-    dur__leaf *leaf;
-    dur_future *future = leaf_future(exec, DUR__LEAF_CHILD, own.site, &leaf);
-    leaf->name = dur__intern(exec, own.name);
     dur_event event = { .kind = DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED,
                         .name = own.name,
                         .input = own.input,
                         .version = own.version,
                         .instance = own.instance };
+    need_callable(exec, "dur_orchestration", &event);
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_CHILD, own.site, &leaf);
+    leaf->name = dur__intern(exec, own.name);
     schedule(exec, leaf, &event);
     return future;
 }
@@ -209,6 +234,7 @@ const char *dur_start_ex(dur_ctx *ctx, const dur_orchestration_args *args) {
                         .input = own.input,
                         .version = own.version,
                         .instance = own.instance };
+    need_callable(exec, "dur_start", &event);
     if (exec->original) { /* its id is known when its record is */
         dur_future *answer = dur__future_new(exec, DUR__FUTURE_PLAIN);
         if (!dur__original_command(exec, &event, NULL, answer, NULL, own.site)) dur__branch_leave(exec);

@@ -127,6 +127,67 @@ static void left_waiting(world *w, const char *name, const char *instance, const
     fine(w);
 }
 
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static void set_and_found(world *w, const char *table, const char *set, const char *back, const char *what) {
+    char sql[256], undo[256];
+    bool postgres = on_provider("postgres");
+    snprintf(sql, sizeof(sql), "UPDATE %s SET %s", table, set);
+    snprintf(undo, sizeof(undo), "UPDATE %s SET %s", table, back);
+    plant(w, sql, sql);
+    found(w, postgres ? "" : table, what);
+    plant(w, undo, undo);
+    w->broken = false;
+    fine(w);
+}
+
+static void fault_h185_a_value_that_cannot_be_is_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
+    if (on_provider("postgres")) {
+        set_and_found(w, "dur_instances", "status = 99", "status = 1", "status is 99");
+        set_and_found(w, "dur_instances", "created_at = -5", "created_at = 5", "below 0");
+        return;
+    }
+    static const char *const sets[][3] = {
+        { "status=99", "status=1", "status is 99" },
+        { "status='Completd'", "status=1", "status is 'Completd'" },
+        { "look=3", "look=0", "look is 3" },
+        { "ready_at='soon'", "ready_at=NULL", "ready_at is 'soon'" },
+        { "execution=-5", "execution=1", "execution is -5" },
+        { "created=1.5", "created=5", "created is 1.5" },
+        { "id=x'ff00'", "id='a'", "id is X'FF00'" },
+        { "output=x'fffe'", "output=NULL", "output is X'FFFE'" },
+        { "crashes=CAST('x' AS BLOB)", "crashes=0", "crashes is X'78'" },
+    };
+    for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+        set_and_found(w, "dur_instance", sets[i][0], sets[i][1], sets[i][2]);
+    set_and_found(w, "dur_history", "at='now'", "at=5", "'a': at is 'now'");
+    plant(w, "INSERT INTO dur_kv VALUES((SELECT key FROM dur_instance), 'k', x'00', 1)", NULL);
+    found(w, "dur_kv", "'a': value is X'00'");
+}
+
+static void fault_h185_a_file_that_does_not_say_its_version_is_none(void **state) {
+    world *w = *state;
+    dur_provider *again = NULL;
+    if (!on_provider("sqlite:")) skip();
+    plant(w, "DELETE FROM dur_meta WHERE name='schema'", NULL);
+    found(w, "schema", "missing");
+    dur_client_free(w->client);
+    dur_provider_close(w->store);
+    w->client = NULL;
+    w->store = NULL;
+    assert_int_equal(dur_open(&again, w->url, &w->err), DUR_ECORRUPT);
+    plant(w, "INSERT INTO dur_meta VALUES('schema', 'one')", NULL);
+    assert_int_equal(dur_open(&again, w->url, &w->err), DUR_ECORRUPT);
+    plant(w, "UPDATE dur_meta SET value=1 WHERE name='schema'", NULL);
+    w->broken = false;
+    world_open_store(w);
+    OK(w, dur_client_new(&w->client, w->store, &w->err));
+    fine(w);
+}
+
 /* ---- rows against rows ------------------------------------------------------------------------------------------- */
 
 static void fault_h02_a_message_that_nobody_would_look_at_is_found(void **state) {
@@ -377,6 +438,8 @@ static void fault_h76_the_check_knows_what_was_given_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(fault_h185_a_value_that_cannot_be_is_found),
+        TEST(fault_h185_a_file_that_does_not_say_its_version_is_none),
         TEST(fault_h02_a_message_that_nobody_would_look_at_is_found),
         TEST(fault_h02_a_queue_that_nobody_would_look_at_is_found),
         TEST(fault_h02_a_message_that_is_looked_at_much_later_is_found),

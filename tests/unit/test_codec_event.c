@@ -132,10 +132,10 @@ static const struct golden {
            "\"trace\":1}" },
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = "Order", .version = "1.2.3", .input = "",
         .parent_instance = "root", .has_parent_id = true, .parent_id = 4, .has_parent_execution_id = true,
-        .parent_execution_id = 2, .parent_birth = 9007199254740991, .birth = 1, .trace = 1 },
+        .parent_execution_id = 2, .parent_birth = 9007199254740991, .birth = 1, .depth = 7, .trace = 1 },
       HEAD "\"OrchestrationStarted\",\"name\":\"Order\",\"version\":\"1.2.3\",\"input\":\"\","
            "\"parent_instance\":\"root\",\"parent_id\":4,\"parent_execution_id\":2,"
-           "\"parent_birth\":9007199254740991,\"birth\":1,\"trace\":1}" },
+           "\"parent_birth\":9007199254740991,\"birth\":1,\"depth\":7,\"trace\":1}" },
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_COMPLETED, .output = "done" },
       HEAD "\"OrchestrationCompleted\",\"output\":\"done\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_FAILED, .details = &cancelled },
@@ -241,7 +241,7 @@ static void same_event(const dur_event *a, const dur_event *b) {
     assert_true(a->has_parent_id == b->has_parent_id && a->parent_id == b->parent_id);
     assert_true(a->has_parent_execution_id == b->has_parent_execution_id);
     assert_true(a->parent_execution_id == b->parent_execution_id && a->trace == b->trace);
-    assert_true(a->parent_birth == b->parent_birth && a->birth == b->birth);
+    assert_true(a->parent_birth == b->parent_birth && a->birth == b->birth && a->depth == b->depth);
     assert_true(a->event_id == b->event_id && a->execution_id == b->execution_id && a->timestamp_ms == b->timestamp_ms);
     assert_true(a->fire_at_ms == b->fire_at_ms && a->last_updated_at_ms == b->last_updated_at_ms);
     const char *const ours[] = { a->instance_id,

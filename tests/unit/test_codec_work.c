@@ -148,9 +148,10 @@ static const struct golden {
         .orchestration = "Order",
         .input = "x",
         .parent_birth = 9007199254740991,
-        .birth = 1 },
+        .birth = 1,
+        .depth = 7 },
       "{\"ContinueAsNew\":{\"instance\":\"i\",\"orchestration\":\"Order\",\"input\":\"x\","
-      "\"parent_birth\":9007199254740991,\"birth\":1,\"carry_forward_events\":[]}}" },
+      "\"parent_birth\":9007199254740991,\"birth\":1,\"depth\":7,\"carry_forward_events\":[]}}" },
     { { .kind = DUR_WORK_SUB_ORCH_COMPLETED, CALL, .parent_birth = 3, .result = "r" },
       "{\"SubOrchCompleted\":{\"parent_instance\":\"i\",\"parent_execution_id\":3,\"parent_id\":5,"
       "\"parent_birth\":3,\"result\":\"r\"}}" },
@@ -176,7 +177,7 @@ static void same_item(const dur_work_item *a, const dur_work_item *b) {
     assert_true(a->has_parent_id == b->has_parent_id && a->parent_id == b->parent_id);
     assert_true(a->has_parent_execution_id == b->has_parent_execution_id);
     assert_true(a->parent_execution_id == b->parent_execution_id);
-    assert_true(a->parent_birth == b->parent_birth && a->birth == b->birth);
+    assert_true(a->parent_birth == b->parent_birth && a->birth == b->birth && a->depth == b->depth);
     assert_true(a->attempt == b->attempt && a->cancel_seq == b->cancel_seq && a->first_id == b->first_id);
     const char *const ours[] = { a->instance,
                                  a->orchestration,

@@ -152,6 +152,7 @@ typedef struct dur_event {
     const dur_carried *carry_forward_events;
     size_t carry_forward_count;
     const char *initial_custom_status;
+    uint64_t depth; /* ours, optional: how many parents are above it; 0: none, or not known */
     uint32_t trace; /* ours, optional: 1 says that the history is a trace (see docs/format/history.md) */
 } dur_event;
 

@@ -74,6 +74,7 @@ typedef struct dur_work_item {
     uint64_t cancel_seq; /* ours, optional, CancelInstance: 0 a request; else the grace of request event N is over */
     uint64_t first_id; /* ours, optional, ActivityExecute: the schedule id of the first attempt of the same call, where
                           this is a later one; 0: this is the first.  Part of dur_act_key */
+    uint64_t depth;    /* ours, optional, StartOrchestration, ContinueAsNew: how many parents are above the instance */
 } dur_work_item;
 
 /* JSON in both directions; codes as for events.  An unknown kind is DUR_EUNSUPPORTED. */

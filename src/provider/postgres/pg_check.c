@@ -111,6 +111,22 @@ static const char doubts_sql[] =
                 " @doubts d WHERE d.instance_id = w.instance_id AND d.work_id = w.id AND d.crash IS DISTINCT FROM"
                 " w.owner)") " LIMIT 1";
 
+/* Types keep the rest out; of these numbers only some mean something (a newer node may know more kinds of messages). */
+/* clang-format off */
+static const char values_sql[] = LOOK
+    " SELECT 'dur_instances: ' || instance_id || ': status is ' || status || ', which cannot be' FROM @instances WHERE"
+    " status NOT BETWEEN 0 AND 4"
+    FINDING("'dur_instances: ' || instance_id || ': look is ' || look || ', which cannot be' FROM @instances WHERE look"
+            " NOT BETWEEN 0 AND 2")
+    FINDING("'dur_instances: ' || instance_id || ': a number is below 0' FROM @instances WHERE least(current_execution,"
+            " custom_status_version, created_at, started_at, completed_at, acquisitions, crashes, crashes_alone) < 0")
+    FINDING("'dur_executions: ' || instance_id || ': status is ' || status || ', which cannot be' FROM @executions WHERE"
+            " status NOT BETWEEN 1 AND 4")
+    FINDING("'dur_queue: ' || instance_id || ': kind is ' || kind || ', which cannot be' FROM @queue WHERE kind NOT"
+            " BETWEEN 0 AND 255")
+    " LIMIT 1";
+/* clang-format on */
+
 /* Of instances that nobody has and nobody would look at, and that have messages in queues: what they wait for. */
 static const char waiting_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT DISTINCT i.instance_id,"
@@ -144,7 +160,7 @@ static int judge_waits(const PGresult *rows, dur_arena *arena, dur_error *err) {
 }
 
 int dur__pg_check(dur_provider *self, dur_error *err) {
-    static const char *const looks[] = { rows_sql, messages_sql, locks_sql, doubts_sql };
+    static const char *const looks[] = { values_sql, rows_sql, messages_sql, locks_sql, doubts_sql };
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     PGresult *result;

@@ -164,6 +164,7 @@ static int check_all(dur__sq_file *file, dur_arena *arena, dur_error *err) {
     int code = dur__sq_read_open(&read, &conn, err);
     if (code == DUR_OK) code = check_pages(conn->db, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = dur__sq_check_values(conn->db, err); /* what relates rows takes them for what they are */
     if (code == DUR_OK) code = check_rows(conn->db, now_ms, err);
     if (code == DUR_OK) code = check_waits(conn, arena, now_ms, err);
     dur__sq_read_done(&read);

@@ -703,6 +703,10 @@ typedef struct dur__sq_migration {
     const char *sql;
 } dur__sq_migration;
 /* Apply what the file lacks.  more: the migrations of a later version of this library, for tests. */
+/* 0: no table of ours.  DUR_ECORRUPT: there are some, and they do not say. */
+int dur__sq_schema_version(sqlite3 *db, uint64_t *version, dur_error *err);
+/* sqlite_values.c: DUR_ECORRUPT names the first value that its column cannot have. */
+int dur__sq_check_values(sqlite3 *db, dur_error *err);
 int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_count, dur_error *err);
 
 /* ---- the -wal, written into the database (sqlite_checkpoint.c) --------------------------------------------------- */

@@ -142,13 +142,18 @@ static const char views_1[] =
 static const dur__sq_migration migrations[] = { { 1, tables_1 }, { 1, more_tables_1 }, { 1, views_1 } };
 enum { MIGRATION_COUNT = sizeof(migrations) / sizeof(migrations[0]), SCHEMA_VERSION = 1 };
 
-static int schema_version(sqlite3 *db, uint64_t *version, dur_error *err) {
+int dur__sq_schema_version(sqlite3 *db, uint64_t *version, dur_error *err) {
     uint64_t tables = 0;
     *version = 0;
     int code = dur__sq_pragma_u64(db, "SELECT count(*) FROM sqlite_master WHERE type='table' AND name='dur_meta'",
                                   &tables, err);
     if (code != DUR_OK || tables == 0) return code;
-    return dur__sq_pragma_u64(db, "SELECT value FROM dur_meta WHERE name='schema'", version, err);
+    code = dur__sq_pragma_u64(db, "SELECT value FROM dur_meta WHERE name='schema' AND typeof(value)='integer'", version,
+                              err);
+    if (code == DUR_OK && (*version == 0 || *version > INT64_MAX)) /* the table and its row are made together */
+        code = dur_error_set(err, DUR_ECORRUPT, false, "sqlite.open",
+                             "dur_meta: its row \"schema\" is missing, or is no version");
+    return code;
 }
 
 static int too_new(uint64_t version, dur_error *err) {
@@ -176,7 +181,7 @@ int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_coun
     uint64_t version = 0, tables = 0, newest = more_count > 0 ? more[more_count - 1].version : SCHEMA_VERSION;
     int code = dur__sq_exec(db, "BEGIN IMMEDIATE", err);
     if (code != DUR_OK) return code;
-    code = schema_version(db, &version, err); /* again: another process may have been faster */
+    code = dur__sq_schema_version(db, &version, err); /* again: another process may have been faster */
     if (code == DUR_OK && version > newest) code = too_new(version, err);
     if (code == DUR_OK && version == 0)
         code = dur__sq_pragma_u64(db, "SELECT count(*) FROM sqlite_master", &tables, err);
@@ -219,7 +224,7 @@ int dur__sq_boot_look(dur__sq_txn *txn, dur_error *err) {
 int dur__sq_schema_open(dur__sq_file *file, dur_error *err) {
     sqlite3 *db = file->writer.db;
     uint64_t version = 0, application = 0, user = 0;
-    int code = schema_version(db, &version, err);
+    int code = dur__sq_schema_version(db, &version, err);
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA application_id", &application, err);
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA user_version", &user, err);
     if (code == DUR_OK && application == APPLICATION_ID && user > version) version = user;
