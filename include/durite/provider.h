@@ -18,7 +18,8 @@ struct dur_world;
 
 /*
  * Open a store by its URL:
- *   memory:                 in this process's memory, gone when the last handle is closed; memory:name shared by name
+ *   memory:                 in this process's memory, gone when the last handle is closed; each open of "memory:" is
+ *                           another store, memory:name is shared by name
  *   sqlite:PATH             a SQLite file, created with mode 0600 when missing; sqlite::memory: (one connection, tests)
  *   postgres://…?schema=s   a schema of a PostgreSQL database (package libdurite-postgres); also postgresql://
  * Parameters behind "?" of a sqlite URL: durability=full|relaxed (default full), create=0 (must exist), busy_ms=N (how

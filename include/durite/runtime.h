@@ -65,8 +65,9 @@ typedef struct dur_runtime_options {
     uint64_t dispatcher_long_poll_timeout_ms;     /* 0: 30 s, at most an hour.  How long the fetch of a store without
                                                      wake-ups may wait, on a thread of its own; dur_runtime_stop
                                                      waits for its end.  A store that answers at once ignores it */
-    uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead, and so is a client that
-                                                     has made an instance stand still to end or to delete it */
+    uint64_t owner_timeout_ms;                    /* 0: 10 s, at least 1 s; a node silent for so long is dead, and so is
+                                                     a client that has made an instance stand still to end or to
+                                                     delete it */
 
     uint32_t max_attempts;     /* 0: 10.  Crashes of the process while it ran alone (or acquisitions or
                                   deliveries without an end, for other reasons) before poison */
@@ -90,7 +91,7 @@ typedef struct dur_runtime_options {
 
     uint64_t session_lock_timeout_ms;        /* 0: 30 s */
     uint64_t session_lock_renewal_buffer_ms; /* 0: 5 s */
-    uint64_t session_idle_timeout_ms;        /* 0: 300 s */
+    uint64_t session_idle_timeout_ms;        /* 0: 300 s; more than worker_lock_timeout_ms less its buffer */
     uint64_t session_cleanup_interval_ms;    /* 0: 300 s */
     uint32_t max_sessions;                   /* 0: 10 */
     const char *worker_node_id;              /* stable session owner over restarts, for which sessions of a node that
@@ -128,7 +129,8 @@ DUR_API int dur_runtime_start(dur_runtime **out, const dur_runtime_options *opti
 
 /*
  * Stop: no new work is taken, running activities may end within the grace, leases are given back; returns as soon as
- * nothing is left, and at the latest ten seconds after the grace if no store call hangs.  DUR_EBUSY: activities and
+ * nothing is left.  A handler that is in a turn when the grace is over has as long again to come back, a second at
+ * least and ten at most: so the call takes no longer than that if no store call hangs.  DUR_EBUSY: activities and
  * handlers that never returned are named in the message, handlers with their instance and their last call; their
  * threads are left behind with the memory, handlers and store that they need, nothing that they still do is recorded;
  * the rest has stopped, the runtime is gone and its leases are free for others.  Code and data that such a thread may

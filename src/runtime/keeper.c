@@ -184,8 +184,8 @@ static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
     atomic_store(&runtime->beat_boot_ms, begin_ms);
     if (report.went_back) {
         dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
-                 "the store is in an earlier state than one that it has told: was it restored, or a standby promoted "
-                 "that was behind?  What is lost is done again");
+                 "the store may be in an earlier state than one that it has told: it was restored, or a standby was "
+                 "promoted.  What is lost is done again");
         dur__keeper_renew_owner(runtime);
     }
     bool first_peer = atomic_exchange(&runtime->peers, report.peers) == 0 && report.peers > 0;

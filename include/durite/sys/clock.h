@@ -2,7 +2,9 @@
  * clock.h: injected time and randomness.
  *
  * Nobody in the library calls time() or rand(): runtimes and stores get a dur_world.  The real one is the default;
- * tests and the simulator pass their own, so that a run is a function of its seed.
+ * tests and the simulator pass their own, so that a run is a function of its seed.  What the library waits for it
+ * measures with the machine's clock, unless the thread has entered a fake world: a world of one's own must keep pace
+ * with real time, or its nodes take themselves for dead.
  * Thread class: any thread (an implementation must be safe for that).
  */
 #ifndef DURITE_SYS_CLOCK_H

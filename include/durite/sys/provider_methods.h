@@ -515,9 +515,9 @@ typedef struct dur_holding {
 
 typedef struct dur_owner_report {
     bool still_ours;     /* false: taken for dead; everything under this id is lost */
-    bool went_back;      /* the store is in an earlier state than one that it has told (a failover to a standby that was
-                            behind, a restore): what it holds under this id is not what this process knows, leases,
-                            worker rows and sessions alike.  Give the id up (owner_release) and begin again */
+    bool went_back;      /* the store is, or may be, in an earlier state than one that it has told (a failover to a
+                            standby, a restore): what it holds under this id is not what this process knows, leases,
+                            messages, worker rows and sessions alike.  Give the id up (owner_release) and begin again */
     uint32_t peers;      /* other live owners */
     uint32_t taken_over; /* dead owners whose leases this owner, by its beats or its lanes, set free since its last */
     uint32_t freed;      /* leases and worker rows set free by that */

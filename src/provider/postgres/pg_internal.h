@@ -94,6 +94,7 @@ typedef struct dur__pg_lane {
     dur__map held_up;      /* instances whose rows somebody else held, see pg_held_up.c */
     dur__map leases;       /* what it holds, see pg_lease.c */
     int64_t server_start;  /* of the server on which history is as the leases say; 0: not known */
+    int64_t timeline;      /* of its log */
     uint64_t session;      /* the one in which that was learned: another may find another database */
     int64_t rounds;        /* number of the last one; the first is DUR__PG_NO_ROUND + 1 */
     int64_t unknown_round; /* … of the one whose outcome was not learned */

@@ -9,9 +9,10 @@
  * told as lost, and what the lost round handed out or asked for comes again.  All others go on: the round says that the
  * lane settles it, or the runtime would give up all that it has.
  *
- * A server that has taken the place of another one may know less: a standby that was behind, a backup.  Where it does,
- * the rows of workers and sessions are as doubtful as the leases: the owner is told by its next beat, and begins again
- * under another id.
+ * A server that has taken the place of another one may know less: a standby that was behind, a backup.  What the lane
+ * was handed and has not recorded, messages above all, is then doubtful, too, and no comparison of leases shows it: so
+ * a log that goes on under another timeline is enough.  The lane does nothing more; the owner is told by its next beat,
+ * and begins again under another id.
  */
 #include "provider/postgres/pg_internal.h"
 #include "provider/postgres/pg_pieces.h"
@@ -122,7 +123,7 @@ static const char held_sql[] =
     " i.owner = $4::text AND i.holder = $3::bigint";
 /* Read behind the rows: who ends a lease does both in one transaction. */
 static const char lost_sql[] = "SELECT instance_id FROM @lost WHERE holder = $3::bigint";
-static const char server_sql[] = "SELECT " DUR__PG_SERVER_START;
+static const char server_sql[] = "SELECT " DUR__PG_SERVER_START ", " DUR__PG_TIMELINE;
 
 #define THESE "instance_id = ANY ($2::text[])"
 static const char lock_unknown_sql[] = "SELECT 1 FROM @instances WHERE " THESE " ORDER BY instance_id FOR UPDATE";
@@ -266,7 +267,17 @@ static int undo_lost_claims(dur__pg_lane *lane, dur_error *err) {
     return code;
 }
 
-static int read_both(dur__pg_lane *lane, comparison *found, int64_t *server_start, dur_error *err) {
+typedef struct place {
+    int64_t server_start, timeline;
+} place;
+
+/* Another server process, which has gone on where it ended, has forgotten nothing. */
+static bool knows_less(const dur__pg_lane *lane, const place *now, const comparison *found) {
+    if (lane->server_start == 0 || lane->server_start == now->server_start) return false;
+    return lane->timeline != now->timeline || !found->agree;
+}
+
+static int read_both(dur__pg_lane *lane, comparison *found, place *now, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, lane->conn, false);
     add(&batch, enter_sql, lane, NULL);
@@ -275,7 +286,8 @@ static int read_both(dur__pg_lane *lane, comparison *found, int64_t *server_star
     int server = add(&batch, server_sql, lane, NULL);
     int code = dur__pg_batch_run(&batch, "postgres.leases", err);
     if (code == DUR_OK) {
-        *server_start = dur__pg_get_i64(batch.results[server], 0, 0);
+        now->server_start = dur__pg_get_i64(batch.results[server], 0, 0);
+        now->timeline = dur__pg_get_i64(batch.results[server], 0, 1);
         compare(lane, batch.results[held], batch.results[lost], found);
     }
     dur__pg_batch_end(&batch);
@@ -283,17 +295,22 @@ static int read_both(dur__pg_lane *lane, comparison *found, int64_t *server_star
 }
 
 int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err) {
-    int64_t before = lane->server_start, now = 0;
+    place now = { 0, 0 };
     comparison found = { dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_text(), true };
     if (!atomic_exchange(&lane->doubts, false) || lane->owner == NULL) return DUR_OK;
     int code = end_lost_session(lane, err);
     if (code == DUR_OK) code = read_both(lane, &found, &now, err);
+    if (code == DUR_OK && knows_less(lane, &now, &found)) {
+        dur__pg_owner_doubt(lane->store, lane->owner);
+        code = dur_error_set(err, DUR_EUNAVAILABLE, true, "postgres.leases",
+                             "the server has taken the place of another one, and may know less");
+    }
     if (code == DUR_OK) code = undo_lost_claims(lane, err);
     if (code == DUR_OK) code = settle(lane, &found, err);
     end_comparison(lane, code == DUR_OK);
     if (code == DUR_OK) {
-        if (before != 0 && before != now && !found.agree) dur__pg_owner_doubt(lane->store, lane->owner);
-        lane->server_start = now;
+        lane->server_start = now.server_start;
+        lane->timeline = now.timeline;
         lane->unknown = false;
         dur__buf_free(&lane->unborn_works.data);
         lane->unborn_works = dur__pg_array_text();

@@ -6,6 +6,8 @@
 #define DURITE_PROVIDER_PG_PIECES_H
 
 #define DUR__PG_SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
+/* Another one: a server that has taken the place of the one before, and may not have the last of what that had told. */
+#define DUR__PG_TIMELINE "(SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint)"
 #define DUR__PG_CANCEL "10"
 #define DUR__PG_NEVER_BEGINS "9223372036854775807" /* next_execution of what has ended: nothing is needed */
 #define DUR__PG_CONTINUE_AS_NEW "1"
