@@ -126,12 +126,9 @@ int dur_store_read(dur_provider *store, dur_arena *arena, const char *instance, 
     return store->methods->read(store, arena, instance, execution_id, out, count, err);
 }
 
-int dur_store_read_events(dur_provider *store, dur_arena *arena, const char *instance, uint64_t execution_id,
-                          dur_event **out, size_t *count, dur_error *err) {
+static int read_events(dur_provider *store, dur_arena *arena, const char *instance, uint64_t execution_id,
+                       dur_event **out, size_t *count, dur_error *err) {
     dur_event_row *rows;
-    if (out == NULL || count == NULL) return dur__store_null(err, "read_events", "out and count");
-    *out = NULL;
-    *count = 0;
     size_t total = 0;
     int code = dur_store_read(store, arena, instance, execution_id, &rows, &total, err);
     if (code != DUR_OK || total == 0) return code;
@@ -146,6 +143,18 @@ int dur_store_read_events(dur_provider *store, dur_arena *arena, const char *ins
     *out = events;
     *count = total;
     return DUR_OK;
+}
+
+int dur_store_read_events(dur_provider *store, dur_arena *arena, const char *instance, uint64_t execution_id,
+                          dur_event **out, size_t *count, dur_error *err) {
+    if (out == NULL || count == NULL) return dur__store_null(err, "read_events", "out and count");
+    *out = NULL;
+    *count = 0;
+    dur__way_out out_of_memory; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&out_of_memory)) return DUR__NO_MEMORY(err, "read_events");
+    int code = read_events(store, arena, instance, execution_id, out, count, err);
+    dur__way_out_end(&out_of_memory);
+    return code;
 }
 
 int dur_store_append(dur_provider *store, const char *instance, uint64_t execution_id, const dur_event_row *events,

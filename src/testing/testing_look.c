@@ -151,7 +151,7 @@ const char *dur_test_waits_text(dur_test *t, const char *instance) {
         dur_event *events;
         size_t count, *open;
         dur_arena *arena = dur_arena_new();
-        (void)read_events(t, arena, instance, 0, &events, &count);
+        int code = read_events(t, arena, instance, 0, &events, &count);
         size_t open_count = open_waits(events, count, &open);
         for (size_t i = 0; i < open_count; i++)
             describe(t, &events[open[i]], &lines);
@@ -162,7 +162,8 @@ const char *dur_test_waits_text(dur_test *t, const char *instance) {
         if (info->suspended)
             dur__lines_add(&lines, "%sto be resumed: %s", lines.size > 0 ? "; " : "",
                            info->suspend_reason != NULL ? info->suspend_reason : "");
-        if (lines.size == 0) dur__lines_add(&lines, count == 0 ? "its beginning" : "nothing");
+        if (lines.size == 0 && code == DUR_OK) dur__lines_add(&lines, count == 0 ? "its beginning" : "nothing");
+        if (lines.size == 0) dur__lines_add(&lines, "%s", dur_code_text(code));
     }
     dur_instance_info_free(info);
     const char *out = dur__test_strdup(t, lines.data);

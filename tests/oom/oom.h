@@ -12,6 +12,7 @@ typedef struct world {
     dur_runtime *runtime;
     dur_client *client;
     const char *script; /* its name, for what is said */
+    const char *path;   /* of the SQLite file; NULL: there is none */
 } world;
 
 typedef struct script {

@@ -3,6 +3,8 @@
  */
 #include "oom.h"
 
+#include <durite/sqlite.h>
+#include <sqlite3.h>
 #include <string.h>
 
 /* ---- handlers ---- */
@@ -349,6 +351,47 @@ static void crowd_script(world *w) { /* more than a few of everything at once */
     }
 }
 
+/* A transaction of the caller's own: what was refused in it has left nothing there. */
+static int own_start(world *w, sqlite3 *db, dur_error *err) {
+    int code = dur_sqlite_begin(w->store, db, err);
+    if (code != DUR_OK) return code;
+    code = dur_sqlite_start(w->store, db, &(dur_start_args){ .name = "Listens", .instance = "own" }, err);
+    if (code == DUR_OK) {
+        const dur_message_args paid = { .instance = "own", .name = "Paid", .data = "1", .message_id = "m" };
+        code = dur_sqlite_pulse(w->store, db, &paid, err);
+        if (code == DUR_OK) return dur_sqlite_commit(w->store, db, err);
+        (void)dur_sqlite_rollback(w->store, db, NULL);
+        return code;
+    }
+    memory_back();
+    if (sqlite3_get_autocommit(db) != 0)
+        (void)dur_sqlite_rollback(w->store, db, NULL);
+    else if (dur_sqlite_commit(w->store, db, NULL) != DUR_OK)
+        fail(w, "the rest is not committed");
+    dur_instance_info *info = NULL;
+    if (dur_client_info(&info, w->client, "own", NULL) != DUR_ENOTFOUND) fail(w, "half a start");
+    return code;
+}
+static void own_script(world *w) {
+    sqlite3 *db = NULL;
+    if (w->path == NULL) return;
+    if (sqlite3_open(w->path, &db) != SQLITE_OK) {
+        memory_back();
+        (void)sqlite3_close(db);
+        if (sqlite3_open(w->path, &db) != SQLITE_OK) fail(w, "no connection");
+    }
+    dur_error why = DUR_ERROR_INIT;
+    int code = own_start(w, db, &why);
+    if (code != DUR_OK && memory_failed()) {
+        memory_back();
+        code = own_start(w, db, &why);
+    }
+    if (code != DUR_OK) fail(w, "own: %s", why.message);
+    (void)sqlite3_close(db);
+    DO(w, dur_client_pulse(w->client, &err, "own", "Sent", "2"));
+    ends(w, "own", DUR_OK, "1+2");
+}
+
 const script scripts[] = {
     { "start", start_script },
     { "activity", activity_script },
@@ -371,5 +414,6 @@ const script scripts[] = {
     { "runs", runs_script },
     { "branch", branch_script },
     { "crowd", crowd_script },
+    { "own", own_script },
     { NULL, NULL },
 };

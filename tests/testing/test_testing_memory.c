@@ -217,6 +217,38 @@ static void fault_h160_what_is_tried_again_comes_by_itself(void **state) {
             from += EVERY;
 }
 
+/* Looks change nothing: what could not be read is answered another time. */
+static void fault_h35_a_look_without_memory_ends_nothing(void **state) {
+    (void)state;
+    int64_t before = heap.blocks;
+    char *large = malloc(100001); /* more than anybody sets aside */
+    memset(large, 'x', 100000);
+    large[100000] = '\0';
+    dur_test *t = NULL;
+    assert_int_equal(dur_test_new(&t, DUR_TEST(.handlers = handlers), &err), DUR_OK);
+    assert_int_equal(dur_test_start(t, &err, "Everything", large, .instance = "i"), DUR_OK);
+    assert_int_equal(dur_test_run_until_blocked(t, &err), DUR_OK);
+    for (uint64_t count = 1; count <= UINT32_MAX; count += UINT32_MAX - 1) {
+        bool more = true;
+        for (uint64_t from = 0; more; from++) {
+            refuse(from, count);
+            (void)dur_test_waits(t, "i", DUR_WAIT_MESSAGE, "M");
+            (void)dur_test_waits_text(t, "i");
+            (void)dur_test_events(t, "i", NULL);
+            (void)dur_test_status(t, "i");
+            more = heap.count > from;
+        }
+    }
+    refuse(0, UINT64_MAX);
+    assert_string_equal(dur_test_waits_text(t, "i"), "no such instance");
+    refuse(0, 0);
+    assert_true(dur_test_waits(t, "i", DUR_WAIT_MESSAGE, "M"));
+    assert_string_equal(dur_test_waits_text(t, "i"), "message M");
+    dur_test_free(t);
+    free(large);
+    assert_int_equal(heap.blocks, before);
+}
+
 static bool has_ended(dur_client *client) {
     dur_instance_info *info = NULL;
     assert_int_equal(dur_client_info(&info, client, "h", &err), DUR_OK);
@@ -272,6 +304,7 @@ int main(void) {
         cmocka_unit_test_setup(fault_h158_a_story_is_the_librarys_memory, memory_is_there),
         cmocka_unit_test_setup(fault_h159_a_test_begins_or_answers_that_memory_is_short, memory_is_there),
         cmocka_unit_test_setup(fault_h160_what_waits_for_memory_is_due, memory_is_there),
+        cmocka_unit_test_setup(fault_h35_a_look_without_memory_ends_nothing, memory_is_there),
         cmocka_unit_test_setup(fault_h160_what_is_tried_again_comes_by_itself, memory_is_there),
     };
     if (dur_memory_hooks(heap_alloc, heap_resize, heap_release, NULL) != DUR_OK) return 2;

@@ -423,14 +423,14 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     if (filled.timeout_ms == 0) filled.timeout_ms = 10000;
     if (file->path != NULL) owner_path(file, filled.owner, path);
     dur__sq_owner *owner = dur__zget(sizeof(*owner));
-    if (owner != NULL) owner->id = dur__strdup(filled.owner);
-    if (owner != NULL) owner->path = dur__strdup(path);
-    if (owner == NULL || owner->id == NULL || owner->path == NULL) {
-        if (owner != NULL) dur__free(owner->id);
-        dur__free(owner);
+    if (owner == NULL) return DUR__NO_MEMORY(err, "sqlite.owner");
+    owner->fd = -1;
+    owner->id = dur__strdup(filled.owner);
+    owner->path = dur__strdup(path);
+    if (owner->id == NULL || owner->path == NULL) {
+        owner_free(owner, true);
         return DUR__NO_MEMORY(err, "sqlite.owner");
     }
-    owner->fd = -1;
     owner->timeout_ms = filled.timeout_ms;
     owner->heartbeat_ms = boot_now(file);
     register_op op = { .namesake = { .op = { .run = register_run, .done = free_done }, .id = filled.owner },

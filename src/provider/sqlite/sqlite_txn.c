@@ -47,6 +47,21 @@ static int begin_immediate(dur__sq_file *file, sqlite3 *db, dur_error *err) {
     }
 }
 
+/* What ends it needs no more memory then. */
+static int own_open(dur__sq_file *file, sqlite3 *db, dur_error *err) {
+    file->own.conn.db = db;
+    int code = dur__sq_prepare(&file->own.conn, DUR__SQ_COMMIT, err);
+    return code == DUR_OK ? dur__sq_prepare(&file->own.conn, DUR__SQ_ROLLBACK, err) : code;
+}
+
+static void own_close(dur__sq_file *file) {
+    for (int i = 0; i < DUR__SQ_COUNT; i++) {
+        sqlite3_finalize(file->own.conn.stmts[i]);
+        file->own.conn.stmts[i] = NULL;
+    }
+    file->own.conn.db = NULL;
+}
+
 int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = file_of(store, db, &file, "sqlite.begin", err);
@@ -58,13 +73,14 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     if (code == DUR_OK) code = dur__sq_lead(file, err);
     if (code != DUR_OK) return code;
     dur__sq_gate_enter(file);
-    code = begin_immediate(file, db, err);
+    code = own_open(file, db, err);
+    if (code == DUR_OK) code = begin_immediate(file, db, err);
     if (code != DUR_OK) {
+        own_close(file);
         dur__sq_gate_leave(file);
         dur__sq_unlead(file);
         return code;
     }
-    file->own.conn.db = db;
     file->own.version = 0;
     (void)dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &file->own.version, NULL);
     dur__sq_checkpoint_borrow(file, db);
@@ -103,12 +119,8 @@ static int taking_part(dur_provider *store, struct sqlite3 *db, dur__sq_file **o
 }
 
 static void own_end(dur__sq_file *file) {
-    for (int i = 0; i < DUR__SQ_COUNT; i++) {
-        sqlite3_finalize(file->own.conn.stmts[i]);
-        file->own.conn.stmts[i] = NULL;
-    }
     dur__sq_checkpoint_return(file, file->own.conn.db);
-    file->own.conn.db = NULL;
+    own_close(file);
     dur__sq_set_own_txn(NULL);
     dur__sq_gate_leave(file);
 }
@@ -119,9 +131,9 @@ int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     if (code != DUR_OK || file == NULL) return code;
     if (sqlite3_get_autocommit(db) != 0)
         code = is_over(file, "sqlite.commit", err);
-    else if (sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
-        code = dur__sq_fail(err, db, "sqlite.commit");
-        if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    else {
+        code = dur__sq_run(&file->own.conn, DUR__SQ_COMMIT, err, "");
+        if (sqlite3_get_autocommit(db) == 0) (void)dur__sq_run(&file->own.conn, DUR__SQ_ROLLBACK, NULL, "");
     }
     own_end(file);
     if (code == DUR_OK) code = dur__sq_intact(file, &file->writer, err);
@@ -138,8 +150,7 @@ int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err)
     dur__sq_file *file = NULL;
     int code = inside(store, db, &file, "sqlite.rollback", err);
     if (code != DUR_OK || file == NULL) return code;
-    if (sqlite3_get_autocommit(db) == 0 && sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL) != SQLITE_OK)
-        code = dur__sq_fail(err, db, "sqlite.rollback");
+    if (sqlite3_get_autocommit(db) == 0) code = dur__sq_run(&file->own.conn, DUR__SQ_ROLLBACK, err, "");
     own_end(file);
     file->relook = true;
     file->max_id_known = false;
@@ -225,7 +236,7 @@ static int write_whole(dur__sq_file *file, const own_call *call, dur_error *err)
     if (sqlite3_get_autocommit(conn->db) != 0) return code; /* SQLite has rolled all of it back */
     bool whole = code == DUR_OK || dur__sq_run(conn, DUR__SQ_SAVEPOINT_BACK, NULL, "") == DUR_OK;
     if (!whole || dur__sq_run(conn, DUR__SQ_SAVEPOINT_END, code == DUR_OK ? err : NULL, "") != DUR_OK) {
-        (void)sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL); /* what follows is told so */
+        (void)dur__sq_run(conn, DUR__SQ_ROLLBACK, NULL, ""); /* what follows is told so */
         return code == DUR_OK ? DUR__NO_MEMORY(err, call->op) : code;
     }
     return code;
