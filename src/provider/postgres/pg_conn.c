@@ -69,6 +69,8 @@ int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, c
             "%.150s: role \"%.60s\" needs USAGE on schema \"%.60s\", SELECT, INSERT, UPDATE, DELETE on "
             "its TABLES and USAGE, SELECT on its SEQUENCES (GRANT … ON ALL … IN SCHEMA)",
             said.message, user != NULL ? user : "", schema);
+    if (conn->foreign && sqlstate != NULL && strcmp(sqlstate, "25006") == 0)
+        return dur_error_set(err, DUR_ESTATE, false, op, "the transaction is read only: %.150s", said.message);
     bool unprepared = sqlstate != NULL && (strcmp(sqlstate, "26000") == 0 || strcmp(sqlstate, "42P05") == 0);
     if (unprepared && conn->store->session_pooler)
         return dur_error_set(err, said.code, said.retryable, op,
@@ -77,6 +79,28 @@ int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, c
                              said.message);
     if (err != NULL) *err = said;
     return code;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+static bool hands_on(const char *encoding) { /* SQL_ASCII: bytes, which nobody changes on their way */
+    return encoding == NULL || strcmp(encoding, "UTF8") == 0 || strcmp(encoding, "SQL_ASCII") == 0;
+}
+
+/* What is UTF-8 here is UTF-8 there: otherwise the server would convert it, to other letters or to none. */
+int dur__pg_check_encoding(const PGconn *pg, const char *op, dur_error *err) {
+    const char *server = PQparameterStatus(pg, "server_encoding"), *client = PQparameterStatus(pg, "client_encoding");
+    if (!hands_on(server))
+        return dur_error_set(err, DUR_EINVAL, false, op,
+                             "database \"%.60s\" has the encoding %.30s, which lacks letters that a text may have: "
+                             "CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' makes "
+                             "one that has them",
+                             PQdb(pg), server);
+    if (hands_on(client) || (server != NULL && strcmp(server, "SQL_ASCII") == 0)) return DUR_OK;
+    return dur_error_set(err, DUR_EINVAL, false, op,
+                         "client_encoding is %.30s: the server would take our UTF-8 for that; SET client_encoding = "
+                         "'UTF8'",
+                         client);
 }
 
 /* ---- one connection ---------------------------------------------------------------------------------------------- */
@@ -314,7 +338,8 @@ static int try_connect(dur__pg_conn *conn, dur_error *err) {
         conn->farewell = false;
         PQsetNoticeReceiver(conn->pg, ignore_notice, conn);
         atomic_store(&store->server_version, PQserverVersion(conn->pg));
-        code = prepare_session(conn, mark, err);
+        code = dur__pg_check_encoding(conn->pg, "postgres.connect", err);
+        if (code == DUR_OK) code = prepare_session(conn, mark, err);
     }
     if (code == DUR_OK) {
         conn->backend = PQbackendPID(conn->pg);

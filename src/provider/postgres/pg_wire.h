@@ -155,6 +155,8 @@ int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const ch
  */
 int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, const char *sqlstate,
                      const char *message);
+/* DUR_OK where the session hands texts on as they are; where not, DUR_EINVAL says what to change. */
+int dur__pg_check_encoding(const PGconn *pg, const char *op, dur_error *err);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
 /* pg_late.c: of `us`, what is left until the caller's deadline; whether a result has come by then, and while there was
    patience; PQexec that is given up then (NULL: and the connection is of no use any more). */
