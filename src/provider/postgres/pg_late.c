@@ -232,7 +232,8 @@ static void open_each_in_time(dur__pg_conn *conn, const char **keywords, const c
 }
 
 void dur__pg_open_session(dur__pg_conn *conn, const char **keywords, const char **values) {
-    if (one_address((const char *const *)keywords, (const char *const *)values))
+    bool real = !conn->store->caller_clock || dur_deadline_us() != DUR_NO_DEADLINE; /* else libpq's time is better */
+    if (real && one_address((const char *const *)keywords, (const char *const *)values))
         open_in_time(conn, (const char *const *)keywords, (const char *const *)values);
     else
         open_each_in_time(conn, keywords, values);
