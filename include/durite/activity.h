@@ -34,7 +34,7 @@ DUR_API const char *dur_act_name(const dur_act *act);
 DUR_API const char *dur_act_input(const dur_act *act);
 DUR_API uint64_t dur_act_id(const dur_act *act); /* the schedule event's id */
 DUR_API const char *dur_act_worker_id(const dur_act *act);
-DUR_API const char *dur_act_session(const dur_act *act); /* NULL: none */
+DUR_API const char *dur_act_session(const dur_act *act); /* NULL: none; at most 512 bytes */
 DUR_API const char *dur_act_tag(const dur_act *act);     /* NULL: none */
 DUR_API uint32_t dur_act_attempt(const dur_act *act);    /* of the retry policy, from 1 */
 /* How often this attempt was handed to a worker, from 1.  (max_attempts is compared with less: with the crashes in

@@ -81,7 +81,7 @@ typedef struct dur_message_args {
     const char *message_id; /* the same id twice is accepted once, and both calls return DUR_OK: an id belongs to the
                                name of its message, and all pulses of the instance share theirs.  Remembered for at
                                least a day, and no longer than the instance: one that is deleted or replaced takes its
-                               ids along */
+                               ids along.  At most 512 bytes */
     uint64_t delay_ms;      /* at most a century: DUR_ELIMIT */
 } dur_message_args;
 /* Send a message: kept until a dur_message() of that name receives it, in order.  Refused: DUR_ENOTFOUND, or DUR_ESTATE
@@ -230,8 +230,8 @@ DUR_API int dur_runs_next(const dur_run **out, dur_runs *runs, uint64_t timeout_
 /* Runs whose end dur_runs_next has not told yet; 0 for NULL. */
 DUR_API size_t dur_runs_count(const dur_runs *runs);
 
-/* Keys and values.  *out NULL: no such key (DUR_OK).  Free with dur_free / dur_kv_list_free.  Waiting for a key of an
-   instance that has ended without it: DUR_ESTATE at once. */
+/* Keys (of at most 512 bytes) and values.  *out NULL: no such key (DUR_OK).  Free with dur_free / dur_kv_list_free.
+   Waiting for a key of an instance that has ended without it: DUR_ESTATE at once. */
 DUR_API int dur_client_kv_get(char **out, dur_client *client, const char *instance, const char *key, dur_error *err);
 DUR_API int dur_client_kv_wait(char **out, dur_client *client, const char *instance, const char *key,
                                uint64_t timeout_ms, dur_error *err);

@@ -105,8 +105,9 @@ typedef struct dur_activity_args {
     size_t size;
     const char *name;
     const char *input;
-    const char *tag;     /* only workers that serve the tag take it */
-    const char *session; /* routed to the node that owns the session, which runs one of its activities at a time */
+    const char *tag;     /* only workers that serve the tag take it; at most 256 bytes */
+    const char *session; /* routed to the node that owns the session, which runs one of its activities at a time; at
+                            most 512 bytes */
     const dur_retry *retry;
     uint64_t timeout_ms; /* 0: none.  Over the whole call; the failure is DUR_ETIMEOUT */
     const char *site;    /* filled by the macro */
@@ -212,6 +213,7 @@ DUR_API uint64_t dur_random_ex(dur_ctx *ctx, const char *site);  /* 64 random bi
 #define dur_guid(ctx) dur_guid_ex((ctx), DUR_SITE)
 #define dur_random(ctx) dur_random_ex((ctx), DUR_SITE)
 /* True in executions that reached this call for the first time with it in the code, false in older ones; recorded.
+   The id has at most 512 bytes.
    if (dur_patched(ctx, "send-receipt")) …new code… else …old code… */
 DUR_API bool dur_patched_ex(dur_ctx *ctx, const char *id, const char *site);
 #define dur_patched(ctx, id) dur_patched_ex((ctx), (id), DUR_SITE)
@@ -225,7 +227,8 @@ DUR_API void dur_status_setf(dur_ctx *ctx, const char *format, ...) DUR_PRINTF(2
 DUR_API void dur_status_clear(dur_ctx *ctx);
 DUR_API const char *dur_status_get(dur_ctx *ctx);
 
-/* Keys and values of this instance; kept over continue-as-new, readable by clients and other orchestrations. */
+/* Keys and values of this instance; kept over continue-as-new, readable by clients and other orchestrations.
+   A key has at most 512 bytes. */
 DUR_API void dur_kv_set(dur_ctx *ctx, const char *key, const char *value);
 DUR_API const char *dur_kv_get(dur_ctx *ctx, const char *key); /* NULL: no such key */
 DUR_API void dur_kv_clear(dur_ctx *ctx, const char *key);

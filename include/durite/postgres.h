@@ -41,7 +41,8 @@ typedef struct dur_postgres_options {
 #define DUR_POSTGRES(...) (&(dur_postgres_options){ .size = sizeof(dur_postgres_options), __VA_ARGS__ })
 
 /*
- * Open a store.  Codes: DUR_EINVAL (bad options, no such parameter), DUR_EUNAVAILABLE (no server; may be tried again),
+ * Open a store.  Codes: DUR_EINVAL (bad options, no such parameter, a database whose encoding is neither UTF8 nor
+ * SQL_ASCII), DUR_EUNAVAILABLE (no server; may be tried again),
  * DUR_EPERM (password, missing rights), DUR_ESCHEMA (the schema is newer than this library, or must_exist).  No message
  * contains a password.  Any thread.  Since 0.1.
  */
@@ -63,9 +64,13 @@ DUR_API int dur_postgres_register(dur_error *err);
  * statement, and further calls are DUR_ESTATE.  Under REPEATABLE READ or SERIALIZABLE a row that has changed since your
  * snapshot is DUR_EBUSY, and the transaction is aborted: begin it again.  They lock the row of the instance until you
  * end the transaction: keep it short, and where you touch several instances do so in order of their ids.  The
- * connection needs no settings; it must not be in pipeline mode. Codes: DUR_EINVAL, DUR_ESTATE (no transaction is open,
- * or it is aborted), and those of dur_client_start, _send and _pulse; DUR_EBUSY where a start would replace a finished
- * instance that a node holds just now, which would wait for your transaction.
+ * connection must not be in pipeline mode, and its client_encoding must be UTF8 (or SQL_ASCII: bytes): with another one
+ * the server would convert what you give, so it is refused, and the transaction can go on; SET LOCAL client_encoding =
+ * 'UTF8' is enough.  Other settings do not matter.  Nodes are told by NOTIFY when you commit, so PREPARE TRANSACTION
+ * fails.  Under REPEATABLE READ or SERIALIZABLE an instance that was started after your snapshot is not there for
+ * _send and _pulse: DUR_ENOTFOUND.  Codes: DUR_EINVAL (client_encoding among them), DUR_ESTATE (no transaction is open,
+ * or it is aborted, or read only: which aborts it), and those of dur_client_start, _send and _pulse; DUR_EBUSY where a
+ * start would replace a finished instance that a node holds just now, which would wait for your transaction.
  */
 DUR_API int dur_postgres_start(dur_provider *store, struct pg_conn *db, const dur_start_args *args, dur_error *err);
 DUR_API int dur_postgres_pulse(dur_provider *store, struct pg_conn *db, const dur_message_args *args, dur_error *err);

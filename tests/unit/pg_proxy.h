@@ -24,6 +24,10 @@ typedef struct proxy {
     int listener;
     atomic_int mode;
     atomic_int cuts;
+    /* the next connections break off behind so many pieces of the server's: they end, or nothing comes any more */
+    atomic_int to_break, break_behind;
+    atomic_bool breaks_silently;
+    atomic_uint ended; /* those that are there end when it grows */
     pthread_t thread;
     atomic_bool stop;
     atomic_int serving; /* copying threads: nothing of them may outlive the proxy */
@@ -70,14 +74,42 @@ static inline void proxy_stay_silent(proxy *x, int client) {
         continue;
 }
 
+/* The server hears nothing of it. */
+static inline void proxy_break_off(proxy *x, int client, int server) {
+    int left = atomic_load(&x->break_behind);
+    while (left > 0 && !atomic_load(&x->stop)) {
+        char piece[65536];
+        struct pollfd both[2] = { { .fd = client, .events = POLLIN }, { .fd = server, .events = POLLIN } };
+        if (poll(both, 2, 50) < 0) return;
+        for (int i = 0; i < 2; i++) {
+            if (both[i].revents == 0) continue;
+            ssize_t size = read(both[i].fd, piece, sizeof(piece));
+            if (size <= 0 || write(both[1 - i].fd, piece, (size_t)size) != size) return;
+            left -= i;
+        }
+    }
+    if (!atomic_load(&x->breaks_silently)) return;
+    proxy_stay_silent(x, client);
+    while (!atomic_load(&x->stop))
+        pg_pause_ms(20);
+}
+
+static inline bool proxy_breaks_off(proxy *x) {
+    int left = atomic_load(&x->to_break);
+    while (left > 0 && !atomic_compare_exchange_weak(&x->to_break, &left, left - 1))
+        continue;
+    return left > 0;
+}
+
 static inline void proxy_copy(proxy *x, int client, int server) {
     enum { PIECE = 65536, LONGEST = 128 };
     char buffer[LONGEST + PIECE]; /* what came before, then what came now: the trigger may lie across the two */
     size_t before = 0, wanted = strlen(x->trigger) + (strcmp(x->trigger, "COMMIT") == 0);
+    unsigned ended = atomic_load(&x->ended);
     assert_true(wanted <= LONGEST);
     for (;;) {
         struct pollfd both[2] = { { .fd = client, .events = POLLIN }, { .fd = server, .events = POLLIN } };
-        if (poll(both, 2, 50) < 0 || atomic_load(&x->stop)) return;
+        if (poll(both, 2, 50) < 0 || atomic_load(&x->stop) || atomic_load(&x->ended) != ended) return;
         if (both[0].revents != 0) {
             ssize_t size = read(client, buffer + before, PIECE);
             if (size <= 0) return;
@@ -119,7 +151,8 @@ static inline void *proxy_serve(void *arg) {
     struct sockaddr_un to = { .sun_family = AF_UNIX };
     int server = socket(AF_UNIX, SOCK_STREAM, 0);
     snprintf(to.sun_path, sizeof(to.sun_path), "%.100s", mine->x->target);
-    if (connect(server, (struct sockaddr *)&to, sizeof(to)) == 0) proxy_copy(mine->x, mine->client, server);
+    if (connect(server, (struct sockaddr *)&to, sizeof(to)) == 0)
+        (proxy_breaks_off(mine->x) ? proxy_break_off : proxy_copy)(mine->x, mine->client, server);
     close(server);
     close(mine->client);
     atomic_fetch_sub(&mine->x->serving, 1);
@@ -176,7 +209,7 @@ static inline void proxy_close(proxy *x) {
     while (atomic_load(&x->serving) > 0)
         pg_pause_ms(5); /* the copying threads see it too */
     close(x->listener);
-    snprintf(path, sizeof(path), "%s/.s.PGSQL.5432", x->dir);
+    snprintf(path, sizeof(path), "%.100s/.s.PGSQL.5432", x->dir);
     unlink(path);
     rmdir(x->dir);
 }

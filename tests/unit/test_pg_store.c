@@ -288,6 +288,80 @@ static void in_the_callers_transaction(void **state) {
     pg_do(p->db, "ROLLBACK");
 }
 
+/* What is converted on its way would be stored as another text, or under another id. */
+static void fault_h187_another_client_encoding_is_refused(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_provider *store = NULL;
+    dur_start_args start = {
+        .size = sizeof(start), .name = "Flow", .instance = "gr\xc3\xbc\xc3\x9f", .input = "\"\xc3\xa4\""
+    };
+    dur_message_args message = {
+        .size = sizeof(message), .instance = start.instance, .name = "q", .data = start.input
+    };
+    char url[1200];
+    pg_do(p->db, "SET client_encoding = 'LATIN1'");
+    pg_do(p->db, "BEGIN");
+    assert_int_equal(dur_postgres_start(b->store, p->db, &start, &b->err), DUR_EINVAL);
+    assert_non_null(strstr(b->err.message, "client_encoding"));
+    assert_int_equal(dur_postgres_send(b->store, p->db, &message, &b->err), DUR_EINVAL);
+    assert_int_equal(dur_postgres_pulse(b->store, p->db, &message, &b->err), DUR_EINVAL);
+    pg_do(p->db, "SET LOCAL client_encoding = 'UTF8'"); /* and the transaction goes on */
+    ASSERT_OK(b, dur_postgres_start(b->store, p->db, &start, &b->err));
+    ASSERT_OK(b, dur_postgres_send(b->store, p->db, &message, &b->err));
+    pg_do(p->db, "COMMIT");
+    pg_do(p->db, "RESET client_encoding");
+    dur_orchestration_item item = fetch(b, 1000);
+    assert_string_equal(item.instance, start.instance);
+    assert_int_equal(item.message_count, 2);
+    snprintf(url, sizeof(url), "%s&client_encoding=LATIN1", p->url);
+    assert_int_equal(dur_open(&store, url, &b->err), DUR_EINVAL);
+    assert_non_null(strstr(b->err.message, "client_encoding"));
+}
+
+static void in_a_read_only_transaction(void **state) {
+    pg_bench *p = *state;
+    dur_start_args start = { .size = sizeof(start), .name = "Flow", .instance = "a" };
+    pg_do(p->db, "BEGIN READ ONLY");
+    assert_int_equal(dur_postgres_start(p->b.store, p->db, &start, &p->b.err), DUR_ESTATE);
+    assert_false(p->b.err.retryable);
+    pg_do(p->db, "ROLLBACK");
+}
+
+/* A database of its own; the code of opening a store there. */
+static int open_encoded(pg_bench *p, const char *encoding, dur_provider **store) {
+    char sql[300], url[1200];
+    const char *query = strchr(pg_server(), '?');
+    snprintf(sql, sizeof(sql), "CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LC_COLLATE 'C' LC_CTYPE 'C'",
+             p->schema, encoding);
+    pg_do(p->db, sql);
+    snprintf(url, sizeof(url), "postgres:///%s%s", p->schema, query);
+    return dur_open(store, url, &p->b.err);
+}
+
+static void drop_encoded(pg_bench *p) {
+    char sql[200];
+    snprintf(sql, sizeof(sql), "DROP DATABASE %s", p->schema);
+    pg_do(p->db, sql);
+}
+
+/* It lacks letters: what has one would be refused at each try. */
+static void fault_h188_a_database_that_lacks_letters_is_not_opened(void **state) {
+    pg_bench *p = *state;
+    dur_provider *store = NULL;
+    if (strchr(pg_server(), '?') == NULL || strncmp(pg_server(), "postgres:///", 12) != 0) skip();
+    int code = open_encoded(p, "LATIN1", &store);
+    dur_provider_close(store);
+    drop_encoded(p);
+    assert_int_equal(code, DUR_EINVAL);
+    assert_non_null(strstr(p->b.err.message, "LATIN1"));
+    assert_non_null(strstr(p->b.err.message, "ENCODING 'UTF8'"));
+    ASSERT_OK(&p->b, open_encoded(p, "SQL_ASCII", &store)); /* bytes: it lacks nothing */
+    full_cycle(p, store, "5 \xe2\x82\xac");
+    dur_provider_close(store);
+    drop_encoded(p);
+}
+
 static void replacing_in_the_callers_transaction(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
@@ -416,6 +490,9 @@ int main(void) {
         PG_TEST(texts_that_no_server_takes),
         PG_TEST(the_servers_clock_counts),
         PG_TEST(in_the_callers_transaction),
+        PG_TEST(fault_h187_another_client_encoding_is_refused),
+        PG_TEST(in_a_read_only_transaction),
+        PG_TEST(fault_h188_a_database_that_lacks_letters_is_not_opened),
         PG_TEST(replacing_in_the_callers_transaction),
         PG_TEST(nothing_remains_of_nobody),
         PG_TEST(sessions_that_end_are_opened_again),

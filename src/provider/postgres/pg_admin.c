@@ -124,6 +124,7 @@ int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     dur__pg_u64(&args, query->created_before_ms);
     dur__pg_text(&args, query->after);
     dur__pg_u64(&args, query->limit);
+    args.walks = !query->suspended_only;
     int code = dur__pg_list(store, "postgres.list", list_of(query), &args, &rows, err);
     *out = rows.rows;
     *count = rows.count;
@@ -206,6 +207,7 @@ int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_
     };
     memset(out, 0, sizeof(*out));
     dur__pg_args_begin(store, &args);
+    args.walks = true;
     return dur__pg_numbers(store, "postgres.metrics", metrics_sql, &args, numbers, COUNT(numbers), &found, err);
 }
 
@@ -224,6 +226,7 @@ int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_erro
     uint64_t *const numbers[] = { &out->orchestrator_queue, &out->worker_queue, &out->timer_queue, &out->dead_letters };
     memset(out, 0, sizeof(*out));
     dur__pg_args_begin(store, &args);
+    args.walks = true;
     return dur__pg_numbers(store, "postgres.depths", depths_sql, &args, numbers, COUNT(numbers), &found, err);
 }
 

@@ -54,6 +54,7 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
     batch->conn = conn;
     batch->targets = dur__pg_array_text();
     batch->inside = PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
+    conn->may_wait = (writes || batch->inside) && !conn->hurries;
     batch->writes = writes && !batch->inside; /* else its COMMIT decides */
     batch->failed_at = -1;
     if (PQenterPipelineMode(conn->pg) != 1)
@@ -106,6 +107,7 @@ int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args)
     DUR_ASSERT(batch->count < DUR__PG_BATCH);
     int at = batch->count++;
     batch->sqls[at] = sql;
+    if (args->walks) dur__pg_set_patience(batch->conn, 0); /* one of the pool */
     if (batch->code == DUR_OK) send_statement(batch, at, sql, args);
     dur__pg_args_free(args);
     return at;

@@ -167,6 +167,7 @@ int dur__pg_check(dur_provider *self, dur_error *err) {
     int code = DUR_OK;
     for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]) && code == DUR_OK; i++) {
         dur__pg_args_begin(store, &args);
+        args.walks = true;
         code = dur__pg_one(store, "postgres.check", looks[i], &args, false, &result, err);
         if (code == DUR_OK && PQntuples(result) > 0)
             code = dur_error_set(err, DUR_ECORRUPT, false, "postgres.check", "%s", PQgetvalue(result, 0, 0));
@@ -174,6 +175,7 @@ int dur__pg_check(dur_provider *self, dur_error *err) {
     }
     if (code != DUR_OK) return code;
     dur__pg_args_begin(store, &args);
+    args.walks = true;
     code = dur__pg_one(store, "postgres.check", waiting_sql, &args, false, &result, err);
     dur_arena *arena = dur_arena_new();
     if (code == DUR_OK) code = judge_waits(result, arena, err);

@@ -69,6 +69,8 @@ int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, c
             "%.150s: role \"%.60s\" needs USAGE on schema \"%.60s\", SELECT, INSERT, UPDATE, DELETE on "
             "its TABLES and USAGE, SELECT on its SEQUENCES (GRANT … ON ALL … IN SCHEMA)",
             said.message, user != NULL ? user : "", schema);
+    if (conn->foreign && sqlstate != NULL && strcmp(sqlstate, "25006") == 0)
+        return dur_error_set(err, DUR_ESTATE, false, op, "the transaction is read only: %.150s", said.message);
     bool unprepared = sqlstate != NULL && (strcmp(sqlstate, "26000") == 0 || strcmp(sqlstate, "42P05") == 0);
     if (unprepared && conn->store->session_pooler)
         return dur_error_set(err, said.code, said.retryable, op,
@@ -77,6 +79,28 @@ int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, c
                              said.message);
     if (err != NULL) *err = said;
     return code;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+static bool hands_on(const char *encoding) { /* SQL_ASCII: bytes, which nobody changes on their way */
+    return encoding == NULL || strcmp(encoding, "UTF8") == 0 || strcmp(encoding, "SQL_ASCII") == 0;
+}
+
+/* What is UTF-8 here is UTF-8 there: otherwise the server would convert it, to other letters or to none. */
+int dur__pg_check_encoding(const PGconn *pg, const char *op, dur_error *err) {
+    const char *server = PQparameterStatus(pg, "server_encoding"), *client = PQparameterStatus(pg, "client_encoding");
+    if (!hands_on(server))
+        return dur_error_set(err, DUR_EINVAL, false, op,
+                             "database \"%.60s\" has the encoding %.30s, which lacks letters that a text may have: "
+                             "CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' makes "
+                             "one that has them",
+                             PQdb(pg), server);
+    if (hands_on(client) || (server != NULL && strcmp(server, "SQL_ASCII") == 0)) return DUR_OK;
+    return dur_error_set(err, DUR_EINVAL, false, op,
+                         "client_encoding is %.30s: the server would take our UTF-8 for that; SET client_encoding = "
+                         "'UTF8'",
+                         client);
 }
 
 /* ---- one connection ---------------------------------------------------------------------------------------------- */
@@ -88,11 +112,13 @@ dur__pg_conn *dur__pg_conn_new(dur__pg *store) {
 }
 
 /* In session mode a pooler lends it to somebody else when we have gone. */
-static void leave_pooled_session(const dur__pg_conn *conn) {
+static void leave_pooled_session(dur__pg_conn *conn) {
     if (!conn->store->session_pooler || PQstatus(conn->pg) != CONNECTION_OK ||
         PQtransactionStatus(conn->pg) != PQTRANS_IDLE || PQpipelineStatus(conn->pg) != PQ_PIPELINE_OFF)
         return; /* the pooler sees that it is broken, and ends it */
-    PQclear(dur__pg_exec(conn->pg, "DISCARD ALL"));
+    conn->setting_up = true;
+    PQclear(dur__pg_exec(conn, "DISCARD ALL"));
+    conn->setting_up = false;
 }
 
 void dur__pg_disconnect(dur__pg_conn *conn) {
@@ -147,7 +173,7 @@ static bool alive(const dur__pg_conn *conn) {
 static int outcome_of(const dur__pg_conn *conn, PGresult *result, dur_error *err) {
     ExecStatusType status = PQresultStatus(result);
     int code = DUR_OK;
-    if (result == NULL && dur__pg_in_time(UINT64_MAX) == 0)
+    if (dur__pg_is_late(conn, result))
         code = dur__pg_late(err, "postgres.session");
     else if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
         code = dur__pg_error_of(conn, err, "postgres.session", PQresultErrorField(result, PG_DIAG_SQLSTATE),
@@ -157,7 +183,7 @@ static int outcome_of(const dur__pg_conn *conn, PGresult *result, dur_error *err
 }
 
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
-    return outcome_of(conn, dur__pg_exec(conn->pg, sql), err);
+    return outcome_of(conn, dur__pg_exec(conn, sql), err);
 }
 
 /*
@@ -247,7 +273,7 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
     if (conn->owner_key != 0)
         dur__buf_format(&sql, "SELECT pg_advisory_lock_shared(%lld); ", (long long)conn->owner_key);
     if (conn->want_listen) dur__buf_format(&sql, "LISTEN %s", conn->store->channel);
-    PGresult *result = dur__pg_exec(conn->pg, sql.data);
+    PGresult *result = dur__pg_exec(conn, sql.data);
     dur__buf_free(&sql);
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     bool not_ours = state != NULL && strcmp(state, "22012") == 0;
@@ -258,7 +284,7 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
                                      "or pooler=session");
 }
 
-static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
+static void open_session(dur__pg_conn *conn, const char *mark) {
     const dur__pg *store = conn->store;
     dur__buf options = { 0 };
     size_t count = 0;
@@ -278,11 +304,10 @@ static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
         keywords[count] = "options";
         values[count] = options.data;
     }
-    PGconn *pg = dur__pg_open_session(keywords, values);
+    dur__pg_open_session(conn, keywords, values);
     dur__buf_free(&options);
     dur__free(keywords);
     dur__free(values);
-    return pg;
 }
 
 /* libpq gives no SQLSTATE for a refused connection: a wrong password is not worth a second try. */
@@ -303,7 +328,7 @@ static int try_connect(dur__pg_conn *conn, dur_error *err) {
     char mark[MARK_SIZE];
     dur__pg_disconnect(conn);
     snprintf(mark, sizeof(mark), "%016llx", (unsigned long long)dur__pg_random_holder(store));
-    conn->pg = open_session(conn, mark);
+    open_session(conn, mark);
     if (conn->pg == NULL) return dur_error_set(err, DUR_ENOMEM, true, "postgres.connect", "no memory for a connection");
     int code = DUR_OK;
     if (PQstatus(conn->pg) != CONNECTION_OK) {
@@ -313,7 +338,8 @@ static int try_connect(dur__pg_conn *conn, dur_error *err) {
         conn->farewell = false;
         PQsetNoticeReceiver(conn->pg, ignore_notice, conn);
         atomic_store(&store->server_version, PQserverVersion(conn->pg));
-        code = prepare_session(conn, mark, err);
+        code = dur__pg_check_encoding(conn->pg, "postgres.connect", err);
+        if (code == DUR_OK) code = prepare_session(conn, mark, err);
     }
     if (code == DUR_OK) {
         conn->backend = PQbackendPID(conn->pg);
@@ -330,9 +356,11 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
     if (alive(conn)) return DUR_OK;
     if (dur__pg_in_time(UINT64_MAX) == 0) return dur__pg_late(err, "postgres.connect"); /* or waits add up */
     bool first = atomic_load(&conn->store->server_version) == 0;
+    conn->setting_up = true;
     int code = try_connect(conn, err);
     if (code == DUR_EUNAVAILABLE && first && atomic_load(&conn->store->server_version) != 0)
         code = try_connect(conn, err);
+    conn->setting_up = false;
     return code;
 }
 
@@ -416,8 +444,10 @@ int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err) {
     } else {
         store->opened++;
     }
+    uint64_t owner_timeout_ms = dur__pg_owners_timeout_ms(store);
     dur__mutex_unlock(&store->mutex);
     if (conn == NULL) conn = dur__pg_conn_new(store);
+    dur__pg_set_patience(conn, owner_timeout_ms);
     int code = dur__pg_connect(conn, err);
     if (code != DUR_OK) {
         dur__pg_return(conn);

@@ -158,6 +158,7 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const d
     memset(out, 0, sizeof(*out));
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
+    dur__pg_set_patience(conn, 0);
     code = dur__pg_begin(conn, err);
     if (code == DUR_OK) code = dur__pg_end(conn, "postgres.delete", delete_listed(conn, &what, out, err), err);
     if (code != DUR_OK) memset(out, 0, sizeof(*out));
@@ -254,6 +255,7 @@ int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
     memset(out, 0, sizeof(*out));
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
+    dur__pg_set_patience(conn, 0);
     code = dur__pg_begin(conn, err);
     if (code == DUR_OK) code = dur__pg_end(conn, "postgres.delete", delete_roots(conn, filter, out, err), err);
     if (code == DUR_ERUNNING || code == DUR_ECHILD || code == DUR_ENOTFOUND) /* one came to life meanwhile */
@@ -295,6 +297,7 @@ static int prune(dur__pg *store, const dur_bulk_filter *filter, const dur_prune_
     dur__pg_u64(&args, options->keep_last);
     dur__pg_u64(&args, options->completed_before_ms);
     dur__pg_bool(&args, bulk);
+    args.walks = true;
     int code = dur__pg_one(store, "postgres.prune", prune_sql, &args, true, &result, err);
     if (code == DUR_OK) {
         out->instances_processed = dur__pg_get_u64(result, 0, 0);

@@ -294,6 +294,7 @@ int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_c
 void dur__pg_keepers_close(dur__pg *store);
 void dur__pg_owner_doubt(dur__pg *store, const char *owner); /* its next beat tells that the store went back */
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
+uint64_t dur__pg_owners_timeout_ms(const dur__pg *store);             /* with the mutex: the longest; 0: none */
 uint64_t dur__pg_owner_timeout_ms(dur__pg *store, const char *owner); /* registered here, or the default */
 
 /* pg_owner_end.c: the end of an owner */

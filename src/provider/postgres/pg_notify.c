@@ -11,7 +11,8 @@
 
 #define NOTIFY_APART_US 2000u
 #define NOTIFY_LAZY_US 10000u /* where nobody has anything to do, but somebody may be watching */
-#define LOOK_MS 500u          /* a watch looks at least so often: notifications may be lost */
+#define LISTENER_MS 1000u /* as an owner's timeout: who waits for the listener to connect looks meanwhile, but one */
+#define LOOK_MS 500u      /* a watch looks at least so often: notifications may be lost */
 
 /* ---- sessions of this process: what they say has been heard directly --------------------------------------------- */
 
@@ -106,6 +107,7 @@ int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out
     if (store->listener == NULL && !store->pooler) {
         store->listener = dur__pg_conn_new(store);
         store->listener->want_listen = true;
+        dur__pg_set_patience(store->listener, LISTENER_MS);
     }
     watch->same = dur__map_remove(&store->watched, instance);
     dur__map_put(&store->watched, watch->instance, watch);

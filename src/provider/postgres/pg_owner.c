@@ -76,6 +76,16 @@ uint64_t dur__pg_owner_timeout_ms(dur__pg *store, const char *owner) {
     return keeper != NULL ? keeper->timeout_ms : OWNER_TIMEOUT_MS;
 }
 
+/* With the mutex: the longest; 0: there is no owner here. */
+uint64_t dur__pg_owners_timeout_ms(const dur__pg *store) {
+    uint64_t ms = 0;
+    DUR__LIST_EACH(&store->keepers, at) {
+        const dur__pg_keeper *keeper = DUR__CONTAINER(at, dur__pg_keeper, link);
+        if (keeper->timeout_ms > ms) ms = keeper->timeout_ms;
+    }
+    return ms;
+}
+
 /* What was seen of those that no look since this time has shown; UINT64_MAX: of all. */
 static void looks_forget(dur__pg *store, uint64_t before_us) {
     dur__map_entry *entry;

@@ -227,7 +227,7 @@ static int create_schema(dur__pg_conn *conn, dur_error *err) {
     char *literal = PQescapeLiteral(conn->pg, conn->store->schema, strlen(conn->store->schema));
     dur__buf_format(&sql, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", literal);
     PQfreemem(literal);
-    PGresult *found = PQexec(conn->pg, sql.data);
+    PGresult *found = dur__pg_exec(conn, sql.data);
     bool exists = PQresultStatus(found) == PGRES_TUPLES_OK && PQntuples(found) > 0;
     PQclear(found);
     dur__buf_clear(&sql);
@@ -299,7 +299,7 @@ static int apply_once(dur__pg_conn *conn, const dur__pg_migration *more, int mor
                         "INSERT INTO @meta (schema_version, min_known) VALUES (0, 1) ON CONFLICT DO NOTHING",
                         err);
     if (code == DUR_OK) {
-        PGresult *row = PQexec(conn->pg, dur__pg_sql(conn->store, "SELECT schema_version FROM @meta FOR UPDATE"));
+        PGresult *row = dur__pg_exec(conn, dur__pg_sql(conn->store, "SELECT schema_version FROM @meta FOR UPDATE"));
         if (PQresultStatus(row) == PGRES_TUPLES_OK && PQntuples(row) == 1)
             version = dur__pg_get_i64(row, 0, 0);
         else

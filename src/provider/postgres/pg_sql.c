@@ -59,6 +59,7 @@ static int next(dur__pg_args *args, Oid type, int format) {
 
 void dur__pg_args_begin(dur__pg *store, dur__pg_args *args) {
     args->count = 0;
+    args->walks = false;
     memset(args->owned, 0, sizeof(args->owned));
     if (store->caller_clock)
         dur__pg_u64(args, store->world->wall_ms(store->world->data));

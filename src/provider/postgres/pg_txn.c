@@ -22,8 +22,9 @@ static int enter(dur_provider *base, PGconn *db, const char *op, dur_error *err)
         return dur_error_set(err, DUR_ESTATE, false, op, "the connection is in pipeline mode");
     if (PQtransactionStatus(db) != PQTRANS_INTRANS)
         return dur_error_set(err, DUR_ESTATE, false, op, "no transaction is open on the connection");
-    dur_error_clear(err);
-    return DUR_OK;
+    int code = dur__pg_check_encoding(db, op, err);
+    if (code == DUR_OK) dur_error_clear(err);
+    return code;
 }
 
 static int check_delay(uint64_t delay_ms, const char *op, dur_error *err) {

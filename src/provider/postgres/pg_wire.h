@@ -43,6 +43,8 @@ typedef struct dur__pg_conn {
     bool foreign;                    /* the caller's own: unnamed statements, never closed */
     bool farewell;                   /* the server itself has said that it ends this session (pg_batch.c) */
     bool hurries;                    /* waits for a lock only for a moment: others wait for it (pg_held_up.c) */
+    bool setting_up;                 /* or leaving: nothing of that takes long */
+    bool may_wait;                   /* what is asked may wait for somebody's lock, as long as the usual time */
     uint64_t patience_us; /* so long without an answer, and the session is given up; 0: it may take as long … */
     unsigned given_up;    /* … twice as long for each time that it was given up lately (pg_late.c) … */
     uint64_t gave_up_us;  /* … the last time then */
@@ -53,6 +55,7 @@ typedef struct dur__pg_conn {
 /* Parameters of a statement; arrays are binary, scalars text. */
 typedef struct dur__pg_args {
     int count;
+    bool walks; /* its statement may go through everything: how long that takes says nothing */
     const char *values[DUR__PG_ARGS];
     int lengths[DUR__PG_ARGS];
     int formats[DUR__PG_ARGS];
@@ -152,16 +155,19 @@ int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const ch
  */
 int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, const char *sqlstate,
                      const char *message);
+/* DUR_OK where the session hands texts on as they are; where not, DUR_EINVAL says what to change. */
+int dur__pg_check_encoding(const PGconn *pg, const char *op, dur_error *err);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
-/* pg_late.c: of `us`, what is left until the caller's deadline; whether a result has come by then; PQexec that is given
-   up then (NULL: and the connection is of no use any more). */
+/* pg_late.c: of `us`, what is left until the caller's deadline; whether a result has come by then, and while there was
+   patience; PQexec that is given up then (NULL: and the connection is of no use any more). */
 uint64_t dur__pg_in_time(uint64_t us);
-void dur__pg_set_patience(dur__pg_conn *conn, uint64_t owner_timeout_ms);
+void dur__pg_set_patience(dur__pg_conn *conn, uint64_t owner_timeout_ms); /* 0: there is no owner */
 bool dur__pg_answers(dur__pg_conn *conn);
-PGresult *dur__pg_exec(PGconn *pg, const char *sql);
+PGresult *dur__pg_exec(dur__pg_conn *conn, const char *sql);
+bool dur__pg_is_late(const dur__pg_conn *conn, const PGresult *result); /* what it has returned: it was given up */
 int dur__pg_late(dur_error *err, const char *op);
 /* PQconnectdbParams, given up then: neither CONNECTION_OK nor CONNECTION_BAD.  values: changed. */
-PGconn *dur__pg_open_session(const char **keywords, const char **values);
+void dur__pg_open_session(dur__pg_conn *conn, const char **keywords, const char **values);
 /* True: whoever has sent this ends the session. */
 bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err); /* a transaction of several batches */
