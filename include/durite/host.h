@@ -50,7 +50,8 @@ DUR_API int dur_host_run(dur_host *host, dur_error *err);
 
 /* Stop the runtime (dur_runtime_stop and its codes); client and store go on.  Stopped already, NULL: DUR_OK. */
 DUR_API int dur_host_stop(dur_host *host, uint64_t grace_ms, dur_error *err);
-/* Stop, with a grace of ten seconds unless it was stopped, and close everything.  NULL allowed. */
+/* Stop, with a grace of ten seconds unless it was stopped, and close everything.  A transaction of this thread on the
+   store (dur_sqlite_begin) is rolled back first, with a WARN.  NULL allowed. */
 DUR_API void dur_host_free(dur_host *host);
 
 DUR_END_DECLS

@@ -43,7 +43,8 @@ DUR_API int dur_open_ex(dur_provider **out, const char *url, const dur_open_opti
 
 /*
  * Close a handle.  NULL is allowed.  Runtimes and clients on it keep the store itself open until they end, so any
- * order of closing is safe.  Since 0.1.
+ * order of closing is safe.  A transaction of this thread that was begun with the last one (dur_sqlite_begin) is rolled
+ * back, with a WARN in the log.  Since 0.1.
  */
 DUR_API void dur_provider_close(dur_provider *store);
 

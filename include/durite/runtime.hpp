@@ -74,7 +74,9 @@ class runtime {
         grace_ = other.grace_;
         return *this;
     }
-    ~runtime() { end(nullptr); }
+    ~runtime() {
+        if (end(nullptr) == DUR_EDEADLK) (void)handlers_.release(); /* it runs on, and they are its */
+    }
 
     /* See dur_runtime_stop: DUR_EBUSY names who has never returned. */
     void stop(milliseconds grace) {

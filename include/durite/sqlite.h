@@ -37,14 +37,33 @@ DUR_API int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *option
 
 /*
  * Your own transaction on the same file, with your own connection.  begin waits for the writer's turn and issues BEGIN
- * IMMEDIATE; commit and rollback end it and let the others go on.  Inside, on the same thread, calls of a client or
- * another begin on this store return DUR_EDEADLK; start, send and pulse below take part in the transaction: they
- * happen if and only if you commit.  Bracket every write with them: a bare BEGIN works, but may wait long beside a busy
- * runtime, and a call of a client while one of this process is open fails with DUR_EBUSY, which says so, when it has
- * waited 5 s (or busy_ms).  Other stores may be opened and closed inside.  A COMMIT or ROLLBACK of your own inside ends
- * the transaction: what follows is DUR_ESTATE, and says which of the two it was.  Your connection makes no
- * automatic checkpoints between begin and the end; the store makes them.
- * Codes: DUR_EINVAL (another file), DUR_ESTATE (no transaction begun here), DUR_EDEADLK, DUR_EBUSY, DUR_EIO.
+ * IMMEDIATE; commit and rollback end it and let the others go on.  One is open at a time on a file, on the thread that
+ * has begun it; on another file it may have another.  Your connection makes no automatic checkpoints meanwhile; the
+ * store makes them.
+ *
+ * Inside, on the same thread: start, send and pulse below take part, they happen if and only if you commit.  Any other
+ * call that writes to the store (of a client, begin, dur_provider_vacuum, dur_runtime_start and dur_runtime_stop) is
+ * DUR_EDEADLK, and nothing has happened; calls that read work and do not see what you have written.  Do not wait inside
+ * for the end of an instance: nothing ends before you do.  Other stores may be opened and closed.
+ *
+ * Everybody else who writes waits for you, in this process and in others: keep it short.  A call of another thread
+ * returns DUR_EBUSY (retryable) when it has waited for busy_ms; runtimes keep everything and try again.  When somebody
+ * waits, the log says after a second, and then less and less often, who has begun it and for how long it has been open.
+ *
+ * It ends, rolled back, with a WARN in the log where nobody is told otherwise: when the activity or handler returns in
+ * which it was begun (whose outcome stands), when its thread ends, when the store's handle is closed inside or the host
+ * freed.  It ends with its connection: sqlite3_close rolls back; after start, send or pulse SQLite answers SQLITE_BUSY
+ * to it instead, because statements of ours are open, until you commit or roll back.  A COMMIT or ROLLBACK of your own
+ * ends it, too: what follows is DUR_ESTATE, and says which of the two it was; others notice when they have waited for a
+ * second.  A thread that lives on and does not come back cannot be told from one that is busy: its transaction is open
+ * until the thread, its activity or its connection ends; of an activity that its host has taken dur_act_end ends what
+ * was begun on dur_act_sqlite's connection.
+ *
+ * Bracket every write with them.  A bare BEGIN works, but may wait long beside a busy runtime, and a call of a client
+ * while one of this process is open fails with DUR_EBUSY, which says so, when it has waited 5 s (or busy_ms).
+ * A connection that was used here has a function durite_transaction(), by which we learn that it is closed.
+ * Codes: DUR_EINVAL (another file), DUR_ESTATE (no transaction begun here), DUR_EDEADLK, DUR_EBUSY, DUR_EIO,
+ * DUR_ENOMEM, DUR_EFORKED.
  */
 DUR_API int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err);
 DUR_API int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err);

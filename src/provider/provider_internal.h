@@ -42,6 +42,20 @@ dur_provider *dur__store_innermost(dur_provider *store);
 struct sqlite3 *dur__store_open_sqlite(dur_provider *store, dur_error *err);
 void dur__store_close_sqlite(struct sqlite3 *db);
 
+/* This thread is inside dur_sqlite_begin … commit on the store.  drop: roll back, and say why. */
+bool dur__store_in_own_txn(dur_provider *store);
+void dur__store_drop_own_txn(dur_provider *store, const char *why);
+
+/* A user's function, from before its call until it has returned: a transaction that it has begun with dur_sqlite_begin,
+   and left open, is rolled back then (sqlite_own.c).  One may run inside of another. */
+typedef struct dur__guest {
+    const char *activity; /* NULL: a handler */
+    const char *instance;
+    struct dur__guest *outer;
+} dur__guest;
+void dur__guest_enter(dur__guest *self);
+void dur__guest_leave(dur__guest *self);
+
 /* Ids that were started through this handle last: a store with the required methods alone cannot tell of a start that
    no turn has consumed. */
 void dur__store_remember_start(dur_provider *store, const char *instance);

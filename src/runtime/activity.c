@@ -356,7 +356,10 @@ void dur__activity_run(dur__task *task) {
     } else {
         dur_act act = { .task = task };
         DUR__COUNT(task->runtime, activities_running);
+        dur__guest guest = { .activity = task->item.name, .instance = task->item.instance };
+        dur__guest_enter(&guest);
         dur_outcome given = task->handler->activity(&act, task->item.input);
+        dur__guest_leave(&guest);
         if (dur__runtime_forked(task->runtime)) return; /* the end of it is its parent's */
         dur__uncount(&task->runtime->counters.activities_running, 1);
         if (atomic_load(&task->state) == DUR__TASK_ABANDONED) return; /* cleaned up by its worker */

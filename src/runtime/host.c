@@ -7,6 +7,7 @@
 #include <durite/host.h>
 
 #include "client/client_internal.h"
+#include "provider/provider_internal.h"
 #include "runtime/runtime_internal.h"
 
 #include <errno.h>
@@ -71,6 +72,8 @@ int dur_host_stop(dur_host *host, uint64_t grace_ms, dur_error *err) {
 
 void dur_host_free(dur_host *host) {
     if (host == NULL) return;
+    if (host->runtime != NULL) /* it cannot be stopped inside of one */
+        dur__store_drop_own_txn(host->store, "its host was freed");
     (void)dur_host_stop(host, GRACE_MS, NULL);
     dur_client_free(host->client);
     dur_provider_close(host->store);

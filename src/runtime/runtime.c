@@ -397,6 +397,10 @@ int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
     if (dur__runtime_inside == runtime)
         return dur_error_set(err, DUR_EDEADLK, false, "runtime.stop",
                              "called from inside a handler, activity or callback of this runtime");
+    if (dur__store_in_own_txn(runtime->store))
+        return dur_error_set(err, DUR_EDEADLK, false, "runtime.stop",
+                             "called inside a transaction of this thread on the store: dur_sqlite_commit or "
+                             "dur_sqlite_rollback comes first");
     if (runtime->stepped.on && !dur__thread_is_self(&runtime->stepped.home))
         return dur_error_set(err, DUR_ESTATE, false, "runtime.stop",
                              "called by another thread than the one that has started it");

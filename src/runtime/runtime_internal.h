@@ -26,6 +26,7 @@
 #include "core/parent.h"
 #include "obs/log_internal.h"
 #include "obs/metrics_internal.h"
+#include "provider/provider_internal.h"
 #include "provider/starts.h"
 #include "replay/replay.h"
 #include "runtime/registry_internal.h"
@@ -258,6 +259,7 @@ typedef struct dur__inside {
     dur__mutex mutex;
     dur__inst *inst; /* NULL: none */
     uint64_t since_us, warn_at_us;
+    dur__guest guest;
     bool left_behind; /* a stop did not wait for it: the loop has no lane, nothing of it is committed any more */
 } dur__inside;
 

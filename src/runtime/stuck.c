@@ -23,10 +23,13 @@ void dur__user_enter(dur__inst *inst) {
     inside->warn_at_us = now_us + SLOW_US;
     dur__mutex_unlock(&inside->mutex);
     dur__crash_report_inside(NULL, inst->id);
+    inside->guest = (dur__guest){ .instance = inst->id };
+    dur__guest_enter(&inside->guest);
 }
 
 void dur__user_leave(dur__inst *inst) {
     dur__inside *inside = &inst->loop->inside;
+    dur__guest_leave(&inside->guest);
     dur__crash_report_inside(NULL, NULL);
     dur__mutex_lock(&inside->mutex);
     DUR_ASSERT(inside->inst == inst);

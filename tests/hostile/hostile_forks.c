@@ -205,7 +205,7 @@ static int look_while_open(world *w) {
 
 static void fault_h180_a_child_opens_no_file_that_its_parent_had_open(void **state) {
     world *w = *state;
-    char path[1200];
+    char path[200];
     if (!on_provider("sqlite")) skip();
     snprintf(beside, sizeof(beside), "sqlite:%s/beside.db", w->dir);
     snprintf(path, sizeof(path), "%s/linked.db", w->dir);

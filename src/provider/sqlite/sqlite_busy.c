@@ -121,6 +121,11 @@ uint64_t dur__sq_busy_until(const dur__sq_file *file) {
 }
 
 int dur__sq_busy_error(const dur__sq_file *file, dur_error *err) {
+    const dur__sq_own *own = file->desk.own;
+    if (own != NULL)
+        return dur_error_set(err, DUR_EBUSY, true, "sqlite",
+                             "a transaction on %s has been open for %llu ms: it was begun with dur_sqlite_begin by %s",
+                             file->path, (unsigned long long)((dur__monotonic_us() - own->from_us) / 1000), own->who);
     return dur_error_set(
         err, DUR_EBUSY, true, "sqlite", "another program holds the write lock of %s%s: nothing was written for %llu ms",
         file->path, file->desk.holder, (unsigned long long)((dur__monotonic_us() - file->desk.held_from_us) / 1000));

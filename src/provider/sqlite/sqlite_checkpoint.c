@@ -44,15 +44,16 @@ int dur__sq_checkpoint_open(dur__sq_file *file, dur_error *err) {
 
 /* ---- a caller's own connection ---- */
 
-void dur__sq_checkpoint_borrow(dur__sq_file *file, sqlite3 *db) {
-    DUR_ASSERT(dur__sq_leads(file));
-    if (dur__sq_pragma_u64(db, "PRAGMA wal_autocheckpoint", &file->own.checkpoints, NULL) != DUR_OK)
-        file->own.checkpoints = 0;
-    if (file->own.checkpoints > 0) sqlite3_wal_hook(db, on_commit, file); /* else a hook of the caller's, perhaps */
+void dur__sq_checkpoint_borrow(dur__sq_own *own) {
+    DUR_ASSERT(dur__sq_leads(own->file));
+    if (dur__sq_pragma_u64(own->conn.db, "PRAGMA wal_autocheckpoint", &own->checkpoints, NULL) != DUR_OK)
+        own->checkpoints = 0;
+    if (own->checkpoints > 0) /* else a hook of the caller's, perhaps */
+        sqlite3_wal_hook(own->conn.db, on_commit, own->file);
 }
 
-void dur__sq_checkpoint_return(const dur__sq_file *file, sqlite3 *db) {
-    if (file->own.checkpoints > 0) sqlite3_wal_autocheckpoint(db, (int)file->own.checkpoints);
+void dur__sq_checkpoint_return(const dur__sq_own *own) {
+    if (own->checkpoints > 0) sqlite3_wal_autocheckpoint(own->conn.db, (int)own->checkpoints);
 }
 
 /* ---- the anchor ---- */

@@ -14,15 +14,6 @@ enum { LANE_PATIENCE_US = 2000, LEAD_PATIENCE_US = 50000 };
 
 enum { ASIDE_BYTES = 1024 }; /* set aside before each COMMIT, beside what is asked for */
 
-static _Thread_local const dur__sq_file *own_txn;
-
-bool dur__sq_in_own_txn(const dur__sq_file *file) {
-    return own_txn != NULL && own_txn == file;
-}
-void dur__sq_set_own_txn(dur__sq_file *file) {
-    own_txn = file;
-}
-
 static int deadlock(dur_error *err) {
     return dur_error_set(err, DUR_EDEADLK, false, "sqlite",
                          "this thread has a transaction of its own on the store: commit or roll it back first");
@@ -37,15 +28,34 @@ static void lead_take(dur__sq_file *file) {
     file->desk.leader = pthread_self();
 }
 
+/* Nobody knows when a caller's transaction ends: until then, a moment at a time, as long as who waits has time.  With
+   the lock held. */
+static bool lead_wait(dur__sq_file *file, uint64_t until_us) {
+    if (file->desk.own == NULL) {
+        dur__cond_wait(&file->desk.turn, &file->desk.lock);
+        return true;
+    }
+    if (dur__sq_own_watch(file)) return true;
+    uint64_t now = dur__monotonic_us();
+    if (now >= until_us) return false;
+    dur__cond_wait_us(&file->desk.turn, &file->desk.lock,
+                      until_us - now < LEAD_PATIENCE_US ? until_us - now : LEAD_PATIENCE_US);
+    return true;
+}
+
 int dur__sq_lead(dur__sq_file *file, dur_error *err) {
     if (dur__sq_in_own_txn(file)) return deadlock(err);
+    int code = DUR_OK;
+    dur__link ticket = { NULL, NULL };
+    uint64_t until_us = dur__sq_busy_until(file);
     dur__mutex_lock(&file->desk.lock);
-    uint64_t ticket = file->desk.next_ticket++;
-    while (file->desk.leading || file->desk.serving != ticket)
-        dur__cond_wait(&file->desk.turn, &file->desk.lock);
-    lead_take(file);
+    dur__list_push(&file->desk.queue, &ticket);
+    while (code == DUR_OK && (file->desk.leading || dur__list_first(&file->desk.queue) != &ticket))
+        if (!lead_wait(file, until_us)) code = dur__sq_busy_error(file, err);
+    dur__list_unlink(&ticket);
+    if (code == DUR_OK) lead_take(file);
     dur__mutex_unlock(&file->desk.lock);
-    return DUR_OK;
+    return code;
 }
 
 void dur__sq_lead_alone(dur__sq_file *file, bool leads) {
@@ -59,7 +69,7 @@ void dur__sq_lead_alone(dur__sq_file *file, bool leads) {
 static void lead_pass_on(dur__sq_file *file) {
     DUR_ASSERT(dur__sq_leads(file));
     file->desk.leading = false;
-    if (file->desk.serving != file->desk.next_ticket) {
+    if (!dur__list_empty(&file->desk.queue)) {
         dur__cond_broadcast(&file->desk.turn);
         return;
     }
@@ -69,7 +79,6 @@ static void lead_pass_on(dur__sq_file *file) {
 
 void dur__sq_unlead(dur__sq_file *file) {
     dur__mutex_lock(&file->desk.lock);
-    file->desk.serving++;
     lead_pass_on(file);
     dur__mutex_unlock(&file->desk.lock);
 }
@@ -129,9 +138,10 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
     }
     uint64_t give_up = 0;
     while (call.left > 0) {
-        bool free_lead = !file->desk.leading && file->desk.serving == file->desk.next_ticket;
+        if (dur__sq_own_watch(file)) continue;
+        bool free_lead = !file->desk.leading && dur__list_empty(&file->desk.queue);
         uint64_t now = dur__monotonic_us();
-        if (now >= until_us && file->desk.held_from_us != 0) withdraw(file, ops, count);
+        if (now >= until_us && (file->desk.held_from_us != 0 || file->desk.own != NULL)) withdraw(file, ops, count);
         if (call.left == 0) break;
         if (free_lead && (give_up != 0 ? now >= give_up : !lane_comes(file))) {
             lead_take(file);

@@ -28,6 +28,7 @@ enum { DUR__SQ_MARK_BYTES = 160, DUR__SQ_WAL_GROWS = 1024 * 1024 };
 typedef struct dur__sq_file dur__sq_file;
 typedef struct dur__sq_lane dur__sq_lane;
 typedef struct dur__sq_op dur__sq_op;
+typedef struct dur__sq_own dur__sq_own;
 
 /* ---- connections and statements (sqlite_stmt.c) ------------------------------------------------------------------ */
 
@@ -199,8 +200,9 @@ typedef struct dur__sq_desk {
     dur__mutex lock;
     dur__cond turn; /* leading went false, or an op was finished */
     bool leading;
-    pthread_t leader;              /* … while somebody does */
-    uint64_t next_ticket, serving; /* threads that wait for the lead, in order */
+    pthread_t leader; /* … while somebody does */
+    dur__link queue;  /* threads that wait for the lead, in order */
+    dur__sq_own *own; /* the caller's transaction, whose thread leads until its end; NULL: none */
     dur__link inbox;
     dur__link answered; /* requests that are done, whose threads have not gone */
     dur__link lanes;
@@ -212,12 +214,27 @@ typedef struct dur__sq_desk {
     bool watching;                 /* somebody polls inotify */
 } dur__sq_desk;
 
-/* The caller's connection, between dur_sqlite_begin and commit.  Leader. */
-typedef struct dur__sq_own {
-    dur__sq_conn conn;
+/* The caller's transaction, from dur_sqlite_begin to its end (sqlite_own.c); of the thread that has begun it. */
+struct dur__sq_own {
+    dur__sq_file *file;        /* it has a reference */
+    const dur_provider *store; /* with which it was begun; only compared */
+    dur__sq_conn conn;         /* db NULL: it was closed */
+    const void *guest;         /* the user's function in which it was begun; only compared */
+    char *who;                 /* begins it, for people */
+    pthread_t thread;          /* the same */
+    uint64_t serial;
     uint64_t version;     /* data_version at its begin, */
-    uint64_t checkpoints; /* … and after how many pages it makes its own */
-} dur__sq_own;
+    uint64_t checkpoints; /* … and after how many pages the connection makes its own */
+    uint64_t from_us;
+    bool committed;           /* when it was over: by a COMMIT that was not ours */
+    struct dur__sq_own *next; /* of its thread */
+    /* file->desk.lock */
+    _Atomic bool over;    /* never open again; also read without the lock */
+    bool used;            /* somebody has it in hand, and with it the lead */
+    uint64_t look_at_us;  /* when somebody who waits looks whether it is there … */
+    uint64_t say_at_us;   /* … and says that it is … */
+    uint64_t say_step_us; /* … and how long after that again */
+};
 
 /* The writer's connection waits for a lock (sqlite_busy.c).  Leader. */
 typedef struct dur__sq_wait {
@@ -313,7 +330,6 @@ struct dur__sq_file {
 
     /* leader */
     dur__sq_conn writer;
-    dur__sq_own own;
     dur__sq_wait wait;
     dur__sq_mark mark;
     dur__sq_wal_size wal_size;
@@ -406,7 +422,8 @@ struct dur__sq_op {
 int dur__sq_submit(dur__sq_file *file, dur__sq_op *op, dur_error *err);
 /* Several at once, in one transaction; an error only if none was run, else each op has its own. */
 int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_error *err);
-/* Take and give up the lead.  lead fails in the thread that has a transaction of its own (DUR_EDEADLK). */
+/* Take and give up the lead.  lead fails in the thread that has a transaction of its own (DUR_EDEADLK), and when
+   another thread's has been open for busy_ms (DUR_EBUSY). */
 int dur__sq_lead(dur__sq_file *file, dur_error *err);
 void dur__sq_unlead(dur__sq_file *file);
 /* The same while nobody else has the file: it is being opened, or closed. */
@@ -425,9 +442,37 @@ int dur__sq_next_times(dur__sq_txn *txn, dur_error *err);      /* look for both 
 int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err);
 void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self);
 bool dur__sq_inbox_waits(dur__sq_file *file);
-/* The thread that is inside dur_sqlite_begin … commit of this file. */
+
+/* ---- the caller's transaction (sqlite_own.c) --------------------------------------------------------------------- */
+
+/* This thread is inside dur_sqlite_begin … commit of this file. */
 bool dur__sq_in_own_txn(const dur__sq_file *file);
-void dur__sq_set_own_txn(dur__sq_file *file);
+/* NULL: no memory.  open: leader, when it has begun; who leads is it then. */
+dur__sq_own *dur__sq_own_new(const dur_provider *store, dur__sq_file *file, sqlite3 *db);
+void dur__sq_own_open(dur__sq_own *own);
+/* Of this thread, also when it is over; NULL: none was begun, or it was freed. */
+dur__sq_own *dur__sq_own_of(const dur__sq_file *file, const sqlite3 *db);
+/* Have it in hand, and lead; false: it is over.  Its end waits until it is left. */
+bool dur__sq_own_enter(dur__sq_own *own);
+void dur__sq_own_leave(dur__sq_own *own);
+/* Instead of leave, when the transaction is: others lead.  Then the thread that has begun it frees it. */
+void dur__sq_own_end(dur__sq_own *own);
+void dur__sq_own_free(dur__sq_own *own);
+void dur__sq_own_forget(void); /* those of this thread that are over */
+/* Roll back what this thread has begun on the file with that handle (NULL: any), or what is open on that connection,
+   and say so. */
+void dur__sq_own_drop(const dur__sq_file *file, const dur_provider *store, const char *why);
+void dur__sq_own_drop_connection(sqlite3 *db, const char *why);
+/* file->desk.lock held, by who waits for the lead: is there somebody to wait for?  The log tells who it is.  True: the
+   lock was given up meanwhile. */
+bool dur__sq_own_watch(dur__sq_file *file);
+/* The lead for what is only memory.  Does not fail: also inside of somebody's transaction, between two calls of his. */
+void dur__sq_lead_memory(dur__sq_file *file);
+void dur__sq_unlead_memory(dur__sq_file *file);
+/* Learn of a connection's end; false: no memory.  hooked: it has not come. */
+bool dur__sq_hook(sqlite3 *db);
+bool dur__sq_hooked(const sqlite3 *db);
+void dur__sq_hooks_lock(bool locks); /* over a fork, before the files' lock */
 
 /* A version as one number that sorts as it does. */
 static inline uint64_t dur__sq_packed(dur_semver v) {
@@ -715,8 +760,8 @@ int dur__sq_checkpoint_open(dur__sq_file *file, dur_error *err);
 /* Leader, between two transactions: if it is time. */
 void dur__sq_checkpoint(dur__sq_file *file);
 /* Leader: a connection of the caller's makes none of its own from borrow to return. */
-void dur__sq_checkpoint_borrow(dur__sq_file *file, sqlite3 *db);
-void dur__sq_checkpoint_return(const dur__sq_file *file, sqlite3 *db);
+void dur__sq_checkpoint_borrow(dur__sq_own *own);
+void dur__sq_checkpoint_return(const dur__sq_own *own);
 
 /* ---- is it still what it was? (sqlite_intact.c) ------------------------------------------------------------------ */
 
@@ -738,6 +783,8 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err);
 /* Does an owner with a lane here hold an instance by the file that no lane knows of? */
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err);
 int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *err);
+void dur__sq_file_retain(dur__sq_file *file); /* by who has a reference */
+void dur__sq_file_release(dur__sq_file *file);
 /* A file that is no store here, for as long as SQLite has it open; fd: any descriptor of it, before SQLite opens it.
    DUR_EFORKED: SQLite had it open in a parent, at the fork. */
 typedef struct dur__sq_held dur__sq_held;

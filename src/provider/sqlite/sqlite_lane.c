@@ -47,14 +47,14 @@ static void lost_free(dur__sq_lane *lane) {
 void dur__sq_lane_close(dur_lane *base) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
-    if (dur__sq_lead(file, NULL) != DUR_OK) DUR_ASSERT(!"a lane is closed inside a transaction of its own thread");
+    dur__sq_lead_memory(file);
     for (dur__link *at; (at = dur__list_first(&lane->leases)) != NULL;)
         dur__sq_lease_drop(file, DUR__CONTAINER(at, dur__sq_lease, lane_link)->key, false);
     dur__mutex_lock(&file->desk.lock);
     dur__list_unlink(&lane->link);
     dur__sq_watch_pass_on(file, NULL); /* waiters have slept while it watched for them */
     dur__mutex_unlock(&file->desk.lock);
-    dur__sq_unlead(file);
+    dur__sq_unlead_memory(file);
     lost_free(lane);
     dur__free(lane->owner);
     dur__free(lane);

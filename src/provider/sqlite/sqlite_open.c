@@ -40,16 +40,18 @@ static dur__link held = { &held, &held };
 /* ---- over a fork ---- */
 
 static void before_fork(void) {
+    dur__sq_hooks_lock(true);
     dur__mutex_lock(&files_lock);
 }
 
 static void after_fork(void) {
     dur__mutex_unlock(&files_lock);
+    dur__sq_hooks_lock(false);
 }
 
 static void in_child(void) {
     files_turn = (dur__cond)DUR__COND_INIT; /* who waited there is not here */
-    dur__mutex_unlock(&files_lock);
+    after_fork();
 }
 
 static void watch_forks(void) {
@@ -245,6 +247,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     dur__mutex_init(&file->peers.owners_lock);
     dur__mutex_init(&file->intact.lock);
     dur__cond_init(&file->desk.turn);
+    dur__list_init(&file->desk.queue);
     dur__list_init(&file->desk.inbox);
     dur__list_init(&file->desk.answered);
     dur__list_init(&file->desk.lanes);
@@ -343,7 +346,14 @@ static int file_harden(dur__sq_file *file, dur_error *err) {
     return code;
 }
 
-static void file_release(dur__sq_file *file) {
+void dur__sq_file_retain(dur__sq_file *file) {
+    dur__mutex_lock(&files_lock);
+    DUR_ASSERT(file->refs > 0);
+    file->refs++;
+    dur__mutex_unlock(&files_lock);
+}
+
+void dur__sq_file_release(dur__sq_file *file) {
     dur__mutex_lock(&files_lock);
     bool last = --file->refs == 0;
     file->busy = file->busy || last;
@@ -414,12 +424,12 @@ static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_
     if (code != DUR_OK) return code;
     if (!made) {
         if (!options->relaxed_durability) code = file_harden(*out, err);
-        if (code != DUR_OK) file_release(*out);
+        if (code != DUR_OK) dur__sq_file_release(*out);
         return code;
     }
     code = file_start(*out, err);
     if (code != DUR_OK) {
-        file_release(*out);
+        dur__sq_file_release(*out);
         return code;
     }
     dur__mutex_lock(&files_lock);
@@ -431,7 +441,8 @@ static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_
 
 static void store_close(dur_provider *base) {
     dur__sq_store *self = (dur__sq_store *)(void *)base;
-    file_release(self->file);
+    dur__sq_own_drop(self->file, base, "its store was closed");
+    dur__sq_file_release(self->file);
     dur__free(self);
 }
 
@@ -463,7 +474,7 @@ static int store_open(dur_provider **out, const dur_sqlite_options *options, boo
         file = file_new(NULL, options);
         atomic_store(&file->relaxed, false);
         code = file_start(file, err);
-        if (code != DUR_OK) file_release(file);
+        if (code != DUR_OK) dur__sq_file_release(file);
     } else
         code = file_open(&file, options, err);
     if (code != DUR_OK) return code;

@@ -4,6 +4,7 @@
  * begin takes the lead of this process and the gate between processes, so that the caller waits its turn like
  * everybody else and nobody waits behind SQLite's busy handler; commit gives both back and wakes who must be woken.
  * Calls that would need the lead in the same thread meanwhile are refused (DUR_EDEADLK) instead of waiting for ever.
+ * sqlite_own.c has what becomes of one that nobody ends.
  */
 #include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
@@ -47,122 +48,133 @@ static int begin_immediate(dur__sq_file *file, sqlite3 *db, dur_error *err) {
     }
 }
 
-/* What ends it needs no more memory then. */
-static int own_open(dur__sq_file *file, sqlite3 *db, dur_error *err) {
-    file->own.conn.db = db;
-    int code = dur__sq_prepare(&file->own.conn, DUR__SQ_COMMIT, err);
-    return code == DUR_OK ? dur__sq_prepare(&file->own.conn, DUR__SQ_ROLLBACK, err) : code;
-}
-
-static void own_close(dur__sq_file *file) {
-    for (int i = 0; i < DUR__SQ_COUNT; i++) {
-        sqlite3_finalize(file->own.conn.stmts[i]);
-        file->own.conn.stmts[i] = NULL;
+static int begin(dur__sq_own *own, dur_error *err) {
+    dur__sq_file *file = own->file;
+    int code = dur__sq_lead(file, err);
+    if (code != DUR_OK) return code;
+    dur__sq_gate_enter(file);
+    code = begin_immediate(file, own->conn.db, err);
+    if (code != DUR_OK) {
+        dur__sq_gate_leave(file);
+        dur__sq_unlead(file);
+        return code;
     }
-    file->own.conn.db = NULL;
+    (void)dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &own->version, NULL);
+    dur__sq_checkpoint_borrow(own);
+    dur__sq_own_open(own);
+    return DUR_OK;
 }
 
 int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = file_of(store, db, &file, "sqlite.begin", err);
     if (code != DUR_OK || file == NULL) return code;
+    dur__sq_own_forget();
     code = dur__sq_present(file, err);
     if (code == DUR_OK) code = same_file(file, db, "sqlite.begin", err);
     if (code == DUR_OK && !dur__sq_in_own_txn(file) && sqlite3_get_autocommit(db) == 0)
         code = dur_error_set(err, DUR_ESTATE, false, "sqlite.begin", "the connection has a transaction already");
-    if (code == DUR_OK) code = dur__sq_lead(file, err);
     if (code != DUR_OK) return code;
-    dur__sq_gate_enter(file);
-    code = own_open(file, db, err);
-    if (code == DUR_OK) code = begin_immediate(file, db, err);
-    if (code != DUR_OK) {
-        own_close(file);
-        dur__sq_gate_leave(file);
-        dur__sq_unlead(file);
-        return code;
-    }
-    file->own.version = 0;
-    (void)dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &file->own.version, NULL);
-    dur__sq_checkpoint_borrow(file, db);
-    dur__sq_set_own_txn(file);
-    return DUR_OK;
+    dur__sq_own *own = dur__sq_own_new(dur__store_innermost(store), file, db);
+    if (own == NULL) return dur_error_set(err, DUR_ENOMEM, true, "sqlite.begin", "out of memory");
+    code = begin(own, err);
+    if (code != DUR_OK) dur__sq_own_free(own);
+    return code;
 }
 
-static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
-    int code = file_of(store, db, out, op, err);
-    if (code != DUR_OK || *out == NULL) return code;
-    if (!dur__sq_in_own_txn(*out) || (*out)->own.conn.db != db)
-        return dur_error_set(err, DUR_ESTATE, false, op,
-                             "no transaction was begun with dur_sqlite_begin on this connection and thread");
-    return DUR_OK;
+static int none_begun(const char *op, dur_error *err) {
+    return dur_error_set(err, DUR_ESTATE, false, op,
+                         "no transaction was begun with dur_sqlite_begin on this connection and thread");
 }
 
-/*
- * The transaction is over, and not by us: SQLite has rolled back by itself, or the caller has sent COMMIT or ROLLBACK.
- * What the writer's connection sees of the file tells: in this process nobody else has written meanwhile.
- */
-static int is_over(dur__sq_file *file, const char *op, dur_error *err) {
-    uint64_t version = 0;
-    if (dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &version, NULL) == DUR_OK &&
-        version != file->own.version)
+static int is_over(bool committed, const char *op, dur_error *err) {
+    if (committed)
         return dur_error_set(err, DUR_ESTATE, false, op,
                              "the transaction is over: it was ended by a COMMIT that was not dur_sqlite_commit, and "
                              "what was written before that stays");
     return dur_error_set(err, DUR_ESTATE, false, op, "the transaction is over: it was rolled back");
 }
 
+/*
+ * The transaction is over, and not by us: SQLite has rolled back by itself, or the caller has sent COMMIT or ROLLBACK.
+ * What the writer's connection sees of the file tells: in this process nobody else has written meanwhile.
+ */
+static int ended_by_hand(const dur__sq_own *own, const char *op, dur_error *err) {
+    uint64_t version = 0;
+    bool seen = dur__sq_pragma_u64(own->file->writer.db, "PRAGMA data_version", &version, NULL) == DUR_OK;
+    return is_over(seen && version != own->version, op, err);
+}
+
+/* It is in hand then. */
+static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_own **out, const char *op, dur_error *err) {
+    dur__sq_file *file = NULL;
+    int code = file_of(store, db, &file, op, err);
+    if (code != DUR_OK || file == NULL) return code;
+    *out = dur__sq_own_of(file, db);
+    if (*out == NULL) return none_begun(op, err);
+    return dur__sq_own_enter(*out) ? DUR_OK : is_over((*out)->committed, op, err);
+}
+
 /* To write.  Once SQLite has rolled back by itself, each row would be a transaction of its own. */
-static int taking_part(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
+static int taking_part(dur_provider *store, struct sqlite3 *db, dur__sq_own **out, const char *op, dur_error *err) {
     int code = inside(store, db, out, op, err);
-    if (code == DUR_OK && *out != NULL && sqlite3_get_autocommit(db) != 0) code = is_over(*out, op, err);
+    if (code != DUR_OK || sqlite3_get_autocommit(db) == 0) return code;
+    code = ended_by_hand(*out, op, err);
+    dur__sq_own_leave(*out);
     return code;
 }
 
-static void own_end(dur__sq_file *file) {
-    dur__sq_checkpoint_return(file, file->own.conn.db);
-    own_close(file);
-    dur__sq_set_own_txn(NULL);
-    dur__sq_gate_leave(file);
+static void end(dur__sq_own *own) {
+    dur__sq_own_end(own);
+    dur__sq_own_free(own);
+}
+
+/* There is no memory to end it: that is tried again by whoever has begun it. */
+static int still_open(dur__sq_own *own, int code) {
+    dur__sq_own_leave(own);
+    return code;
 }
 
 int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
-    dur__sq_file *file = NULL;
-    int code = inside(store, db, &file, "sqlite.commit", err);
-    if (code != DUR_OK || file == NULL) return code;
-    if (sqlite3_get_autocommit(db) != 0)
-        code = is_over(file, "sqlite.commit", err);
-    else {
-        code = dur__sq_run(&file->own.conn, DUR__SQ_COMMIT, err, "");
-        if (sqlite3_get_autocommit(db) == 0) (void)dur__sq_run(&file->own.conn, DUR__SQ_ROLLBACK, NULL, "");
+    dur__sq_own *own = NULL;
+    int code = inside(store, db, &own, "sqlite.commit", err);
+    if (code != DUR_OK) {
+        if (own != NULL) dur__sq_own_free(own); /* somebody else has seen that it was over */
+        return code;
     }
-    own_end(file);
-    if (code == DUR_OK) code = dur__sq_intact(file, &file->writer, err);
-    file->relook = true; /* another connection has written: look at it as if another process had */
-    file->news.work = file->news.all = true;
-    dur__sq_ready(file);
-    dur__sq_wake_flush(file, NULL);
-    dur__sq_checkpoint(file);
-    dur__sq_unlead(file);
+    if (sqlite3_get_autocommit(db) != 0)
+        code = ended_by_hand(own, "sqlite.commit", err);
+    else {
+        code = dur__sq_run(&own->conn, DUR__SQ_COMMIT, err, "");
+        if (sqlite3_get_autocommit(db) == 0) (void)dur__sq_run(&own->conn, DUR__SQ_ROLLBACK, NULL, "");
+        if (sqlite3_get_autocommit(db) == 0) return still_open(own, code);
+    }
+    if (code == DUR_OK) code = dur__sq_intact(own->file, &own->file->writer, err);
+    end(own);
     return code;
 }
 
 int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err) {
-    dur__sq_file *file = NULL;
-    int code = inside(store, db, &file, "sqlite.rollback", err);
-    if (code != DUR_OK || file == NULL) return code;
-    if (sqlite3_get_autocommit(db) == 0) code = dur__sq_run(&file->own.conn, DUR__SQ_ROLLBACK, err, "");
-    own_end(file);
-    file->relook = true;
-    file->max_id_known = false;
-    dur__sq_unlead(file);
+    dur__sq_own *own = NULL;
+    int code = inside(store, db, &own, "sqlite.rollback", err);
+    if (code != DUR_OK && own != NULL) { /* that is what is wanted */
+        dur__sq_own_free(own);
+        dur_error_clear(err);
+        return DUR_OK;
+    }
+    if (code != DUR_OK) return code;
+    if (sqlite3_get_autocommit(db) == 0) code = dur__sq_run(&own->conn, DUR__SQ_ROLLBACK, err, "");
+    if (sqlite3_get_autocommit(db) == 0) return still_open(own, code);
+    end(own);
     return code;
 }
 
 /* ---- what takes part ---- */
 
-static dur__sq_txn own_txn(dur__sq_file *file) {
-    return (dur__sq_txn){ .file = file,
-                          .conn = &file->own.conn,
+static dur__sq_txn own_txn(dur__sq_own *own) {
+    const dur__sq_file *file = own->file;
+    return (dur__sq_txn){ .file = own->file,
+                          .conn = &own->conn,
                           .now_ms = file->world->wall_ms(file->world->data),
                           .boot_ms = file->world->boot_ms(file->world->data) };
 }
@@ -211,28 +223,30 @@ static int message_write(dur__sq_txn *txn, const own_call *call, dur_error *err)
     return code == DUR_OK ? dur__sq_message(txn, &message, args->delay_ms, err) : code;
 }
 
-static int write_or_leave(dur__sq_file *file, const own_call *call, dur_error *err) {
+static int write_or_leave(dur__sq_own *own, const own_call *call, dur_error *err) {
     dur__way_out out_of_memory;
-    dur_arena_reset(file->scratch);
+    dur_arena_reset(own->file->scratch);
     if (DUR__OUT_OF_MEMORY(&out_of_memory)) {
         for (int i = 0; i < DUR__SQ_COUNT; i++)
-            sqlite3_reset(file->own.conn.stmts[i]); /* the others are the caller's */
+            sqlite3_reset(own->conn.stmts[i]); /* the others are the caller's */
         return DUR__NO_MEMORY(err, call->op);
     }
-    dur__sq_txn txn = own_txn(file);
+    dur__sq_txn txn = own_txn(own);
     int code = call->start != NULL ? start_write(&txn, call, err) : message_write(&txn, call, err);
     dur__way_out_end(&out_of_memory);
     return code;
 }
 
-/* All of it or nothing: the caller may commit what else he has written. */
-static int write_whole(dur__sq_file *file, const own_call *call, dur_error *err) {
-    dur__sq_conn *conn = &file->own.conn;
-    int code = dur__sq_prepare(conn, DUR__SQ_SAVEPOINT_BACK, err);
+/* All of it or nothing: the caller may commit what else he has written.  What ends it needs no more memory then. */
+static int write_whole(dur__sq_own *own, const own_call *call, dur_error *err) {
+    dur__sq_conn *conn = &own->conn;
+    int code = dur__sq_prepare(conn, DUR__SQ_COMMIT, err);
+    if (code == DUR_OK) code = dur__sq_prepare(conn, DUR__SQ_ROLLBACK, err);
+    if (code == DUR_OK) code = dur__sq_prepare(conn, DUR__SQ_SAVEPOINT_BACK, err);
     if (code == DUR_OK) code = dur__sq_prepare(conn, DUR__SQ_SAVEPOINT_END, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_SAVEPOINT, err, "");
     if (code != DUR_OK) return code;
-    code = write_or_leave(file, call, err);
+    code = write_or_leave(own, call, err);
     if (sqlite3_get_autocommit(conn->db) != 0) return code; /* SQLite has rolled all of it back */
     bool whole = code == DUR_OK || dur__sq_run(conn, DUR__SQ_SAVEPOINT_BACK, NULL, "") == DUR_OK;
     if (!whole || dur__sq_run(conn, DUR__SQ_SAVEPOINT_END, code == DUR_OK ? err : NULL, "") != DUR_OK) {
@@ -242,31 +256,33 @@ static int write_whole(dur__sq_file *file, const own_call *call, dur_error *err)
     return code;
 }
 
-int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_args *args, dur_error *err) {
-    static const char op[] = "sqlite.start";
-    dur__sq_file *file = NULL;
-    int code = taking_part(store, db, &file, op, err);
-    if (code != DUR_OK || file == NULL) return code;
+static int own_start(dur__sq_own *own, const dur_start_args *args, const char *op, dur_error *err) {
     if (args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args is required");
-    code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
+    int code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK)
         code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = dur__check_version(err, op, args->version);
     if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
-    return code == DUR_OK ? write_whole(file, &(own_call){ .op = op, .start = args }, err) : code;
+    return code == DUR_OK ? write_whole(own, &(own_call){ .op = op, .start = args }, err) : code;
 }
 
-static int own_message(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_work_kind kind,
-                       const char *op, dur_error *err) {
-    dur__sq_file *file = NULL;
-    int code = taking_part(store, db, &file, op, err);
-    if (code != DUR_OK || file == NULL) return code;
+int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_args *args, dur_error *err) {
+    dur__sq_own *own = NULL;
+    int code = taking_part(store, db, &own, "sqlite.start", err);
+    if (code != DUR_OK) return code;
+    code = own_start(own, args, "sqlite.start", err);
+    dur__sq_own_leave(own);
+    return code;
+}
+
+static int own_message(dur__sq_own *own, const dur_message_args *args, dur_work_kind kind, const char *op,
+                       dur_error *err) {
     if (args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args is required");
-    code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
+    int code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK)
         code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
-    if (code == DUR_OK) code = write_whole(file, &(own_call){ .op = op, .message = args, .kind = kind }, err);
+    if (code == DUR_OK) code = write_whole(own, &(own_call){ .op = op, .message = args, .kind = kind }, err);
     if (code == DUR_EDUPLICATE) { /* it has happened already */
         dur_error_clear(err);
         code = DUR_OK;
@@ -274,12 +290,34 @@ static int own_message(dur_provider *store, struct sqlite3 *db, const dur_messag
     return code;
 }
 
+static int message(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_work_kind kind,
+                   const char *op, dur_error *err) {
+    dur__sq_own *own = NULL;
+    int code = taking_part(store, db, &own, op, err);
+    if (code != DUR_OK) return code;
+    code = own_message(own, args, kind, op, err);
+    dur__sq_own_leave(own);
+    return code;
+}
+
 int dur_sqlite_pulse(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
-    return own_message(store, db, args, DUR_WORK_EXTERNAL_RAISED, "sqlite.pulse", err);
+    return message(store, db, args, DUR_WORK_EXTERNAL_RAISED, "sqlite.pulse", err);
 }
 
 int dur_sqlite_send(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
-    return own_message(store, db, args, DUR_WORK_QUEUE_MESSAGE, "sqlite.send", err);
+    return message(store, db, args, DUR_WORK_QUEUE_MESSAGE, "sqlite.send", err);
+}
+
+/* ---- what the runtime asks ---- */
+
+bool dur__store_in_own_txn(dur_provider *store) {
+    store = dur__store_innermost(store);
+    return store->methods == &dur__sq_methods && dur__sq_in_own_txn(dur__sq_file_of(store));
+}
+
+void dur__store_drop_own_txn(dur_provider *store, const char *why) {
+    store = dur__store_innermost(store);
+    if (store->methods == &dur__sq_methods) dur__sq_own_drop(dur__sq_file_of(store), NULL, why);
 }
 
 /* ---- a connection for an activity ---- */
@@ -291,7 +329,10 @@ struct sqlite3 *dur__store_open_sqlite(dur_provider *store, dur_error *err) {
         dur_error_set(err, DUR_EUNSUPPORTED, false, "act.sqlite", "the store is not a SQLite file");
         return NULL;
     }
-    if (dur__sq_connect(&opened, dur__sq_file_of(store), false, err) == DUR_OK) {
+    int code = dur__sq_connect(&opened, dur__sq_file_of(store), false, err);
+    if (code == DUR_OK && !dur__sq_hook(opened))
+        code = dur_error_set(err, DUR_ENOMEM, true, "act.sqlite", "out of memory");
+    if (code == DUR_OK) {
         sqlite3_extended_result_codes(opened, 0); /* it is the caller's, who compares with SQLITE_CONSTRAINT */
         return opened;
     }
@@ -300,7 +341,8 @@ struct sqlite3 *dur__store_open_sqlite(dur_provider *store, dur_error *err) {
 }
 
 void dur__store_close_sqlite(struct sqlite3 *db) {
-    if (db == NULL) return;
+    if (db == NULL || !dur__sq_hooked(db)) return; /* the activity has closed it */
+    dur__sq_own_drop_connection(db, "its activity ended");
     if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close_v2(db);
 }
