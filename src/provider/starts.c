@@ -128,15 +128,16 @@ static bool comes_for(const dur__taker *taker, const char *handler) {
 
 /*
  * The first loop whose rounds are not full yet: the cost of a round is shared by its turns, so few instances in flight
- * belong together.  When all are full, the one that has least to do.
+ * belong together.  When all are full, the one that has least to do.  What one caller hands in at once goes to one
+ * loop, as far as it fills a round; then those before count.
  */
-static dur__taker *choose(dur__starts *self, const char *handler) {
+static dur__taker *choose(dur__starts *self, const char *handler, bool several) {
     dur__taker *best = NULL;
     unsigned least = UINT_MAX;
     DUR__LIST_EACH(&self->takers, at) {
         dur__taker *taker = DUR__CONTAINER(at, dur__taker, link);
         if (!comes_for(taker, handler)) continue;
-        unsigned load = atomic_load(&taker->load) + atomic_load(&taker->waiting);
+        unsigned load = atomic_load(&taker->load) + (several ? atomic_load(&taker->waiting) : 0);
         if (load < FULL_ROUND) return taker;
         if (load >= least) continue;
         least = load;
@@ -145,9 +146,7 @@ static dur__taker *choose(dur__starts *self, const char *handler) {
     return best;
 }
 
-static void hand_in(dur__starts *self, request *r) {
-    dur__taker *taker = choose(self, r->start->item->handler);
-    if (taker == NULL) return;
+static void hand_in(request *r, dur__taker *taker) {
     r->taker = taker;
     r->call->left++;
     dur__list_push(&taker->inbox, &r->link);
@@ -185,6 +184,7 @@ static dur__starts *desk_for(dur_provider *store) {
 size_t dur__starts_hand_in(dur_provider *store, dur_start_request *starts, size_t count, bool *done) {
     dur__starts *self = desk_for(store);
     request one, *requests = self != NULL && count > 1 ? dur__zget(count * sizeof(*requests)) : &one;
+    dur__taker *taker = NULL;
     call mine = { .left = 0 };
     size_t total = 0;
     memset(done, 0, count * sizeof(*done));
@@ -192,8 +192,12 @@ size_t dur__starts_hand_in(dur_provider *store, dur_start_request *starts, size_
     dur__cond_init(&mine.cond);
     dur__mutex_lock(&self->mutex);
     for (size_t i = 0; i < count; i++) {
+        const char *handler = starts[i].item->handler;
         requests[i] = (request){ .start = &starts[i], .call = &mine };
-        if (may_be_handed(store, &starts[i])) hand_in(self, &requests[i]);
+        if (!may_be_handed(store, &starts[i])) continue;
+        if (taker == NULL || mine.left % FULL_ROUND == 0 || !comes_for(taker, handler))
+            taker = choose(self, handler, count > 1);
+        if (taker != NULL) hand_in(&requests[i], taker);
     }
     if (mine.left > 0) wait_for(self, requests, count);
     dur__mutex_unlock(&self->mutex);

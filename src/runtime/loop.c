@@ -31,7 +31,7 @@ static void taker_join(dur__loop *loop) {
     loop->others_wait = true; /* until a round has looked */
     loop->taker.prefix = loop->token_prefix;
     loop->taker.waker = loop->waker;
-    loop->taker.asleep = &loop->asleep;
+    loop->taker.asleep = &loop->rests;
     loop->taker.handlers = &loop->runtime->handlers;
     dur__taker_join(&loop->taker, loop->runtime->store);
 }
@@ -230,10 +230,10 @@ static bool done_waiting(dur__loop *loop) {
     return atomic_load_explicit(&loop->done, memory_order_relaxed) != NULL;
 }
 
-/* Before sleeping; whoever finishes a task or hands a start in after this wakes us.  False: one has done so already. */
+/* Before sleeping; whoever finishes a task after this wakes us.  False: one has finished already. */
 static bool fall_asleep(dur__loop *loop) {
     atomic_store(&loop->asleep, true);
-    if (atomic_load(&loop->done) == NULL && atomic_load(&loop->taker.waiting) == 0) return true;
+    if (atomic_load(&loop->done) == NULL) return true;
     atomic_store(&loop->asleep, false);
     return false;
 }
@@ -376,6 +376,16 @@ static void grow_workers(dur__loop *loop) {
         doze(loop, us);
 }
 
+/* The same, and for who hands in a start: not while it waits for completions, for then it comes by soon. */
+static bool begin_rest(dur__loop *loop) {
+    if (!fall_asleep(loop)) return false;
+    atomic_store(&loop->rests, true);
+    if (atomic_load(&loop->taker.waiting) == 0) return true;
+    atomic_store(&loop->rests, false);
+    atomic_store(&loop->asleep, false);
+    return false;
+}
+
 static void wait(dur__loop *loop) {
     if (spin_for_completion(loop)) return;
     dur__work_nudge(loop->runtime, 0);
@@ -385,9 +395,10 @@ static void wait(dur__loop *loop) {
     uint64_t begin_us = dur__monotonic_us();
     dur_error err = DUR_ERROR_INIT;
     if (ms > 0) {
-        if (!fall_asleep(loop)) return;
+        if (!begin_rest(loop)) return;
         dur__lookouts_sleep(loop, loop->empty_looks > 0); /* after a round that did something it looks at once */
         int code = dur_store_lane_wait(loop->lane, ms, &err);
+        atomic_store(&loop->rests, false);
         atomic_store(&loop->asleep, false);
         if (code != DUR_OK) {
             DUR__COUNT(loop->runtime, provider_errors);

@@ -296,6 +296,7 @@ struct dur__loop {
     size_t hand_out_count, handed_out; /* waiting; given to workers by this round */
     _Atomic(dur__task *) done;         /* workers push here, newest first */
     atomic_bool asleep;                /* or about to: a finished task must wake it */
+    atomic_bool rests;                 /* … and so must a start */
     size_t expected;                   /* handed out by the last commit and not yet back: the gather rule */
     dur__link free_tasks, free_letters;
     size_t free_task_count, free_letter_count;

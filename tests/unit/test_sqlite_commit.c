@@ -824,6 +824,21 @@ static void a_lane_sees_the_callers_commit(void **state) {
     dur_waker_free(waker);
 }
 
+/* Of several the one whose message is the oldest, also when it was fetched and given back meanwhile. */
+static void who_is_given_back_keeps_its_place(void **state) {
+    fixture *f = *state;
+    dur_fetch how = { .lock_ms = 60000 };
+    dur_orchestration_item item;
+    dur_message_row starts[2] = { start_of(f, "a"), start_of(f, "b") };
+    for (int i = 0; i < 2; i++)
+        OK(f, dur_store_enqueue_for_orchestrator(f->store, &starts[i], 0, &f->err));
+    for (int i = 0; i < 3; i++) {
+        OK(f, dur_store_fetch_orchestration_item(f->store, f->arena, &how, &item, &f->err));
+        assert_string_equal(item.instance, "a");
+        OK(f, dur_store_abandon_orchestration_item(f->store, item.lock_token, 0, i % 2 == 0, &f->err));
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
@@ -851,6 +866,7 @@ int main(void) {
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(nothing_takes_part_in_a_transaction_that_is_over),
         TEST(a_lane_sees_the_callers_commit),
+        TEST(who_is_given_back_keeps_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

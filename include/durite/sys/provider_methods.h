@@ -367,12 +367,12 @@ typedef struct dur_turn_commit {
                           delete_instances to leave a child's row behind, no child outlives its parent, whenever it was
                           scheduled, nor finds another under the same id */
 
-    bool writes_start;   /* only in a lane_round of a store that has `births`, of an instance that nobody has written:
-                            this   turn makes it, as a start, a fetch and the turn would have, under the lease of the turn's
-                            owner   or else the lane's.  It is known already, if only by a start that waits, or that owner
-                            is not   registered: DUR_TURN_LEASE_LOST, and nothing was written.  lock_token is a new random
-                            one.   Committed, lock_token and store_key are answers: those of the lease, as a fetch would
-                            have   told them */
+    bool writes_start; /* only in a lane_round of a store that has `births`: this turn makes the instance, which nobody
+                          has written, as a start, a fetch and the turn would have, under the lease of the turn's owner,
+                          or else the lane's.  Where it is known already, if only by a start that waits, or that owner
+                          is not registered: DUR_TURN_LEASE_LOST, and nothing was written.  lock_token is a new, random
+                          one.  Committed, lock_token and store_key are answers: those of the lease, as a fetch would
+                          have told them */
     bool if_uncancelled; /* with if_unleased: DUR_TURN_LEASE_LOST also when a CancelInstance waits for the instance, due
                             or not */
     const char *if_suspended; /* with take_over: DUR_TURN_POSITION unless it is suspended, for this reason */

@@ -403,7 +403,7 @@ static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (!ours) return lock_lost(&op->err, "sqlite.abandon");
     code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &op->err, "itii", key, self->token,
                        (uint64_t)self->ignore_attempt, (uint64_t)0);
-    dur__sq_release_how how = { .uncount = self->ignore_attempt };
+    dur__sq_release_how how = { .uncount = self->ignore_attempt, .in_its_place = self->ms == 0 };
     if (self->ms > 0) how.not_before = dur__sq_after(txn->now_ms, self->ms);
     return code == DUR_OK ? dur__sq_release(txn, key, &how, &op->err) : code;
 }
