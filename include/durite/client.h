@@ -64,8 +64,9 @@ typedef struct dur_run_args {
 } dur_run_args;
 /* Start it, or attach to the instance that has the id, running or ended; wait for its end; its result.  So a program
    that does this again gets the recorded answer, and nothing runs twice.  Who attaches gets the version that was
-   started, whatever .version says.  Not from a handler: it would wait for itself.  Codes of dur_client_start and
-   dur_client_result; DUR_EEXISTS: the instance is a run of another orchestration.  *out is yours: dur_free. */
+   started, whatever .version says.  Not from an orchestration's handler, whose thread runs other instances, too:
+   without a limit that is DUR_EDEADLK, and nothing is started.  Codes of dur_client_start and dur_client_result;
+   DUR_EEXISTS: the instance is a run of another orchestration.  *out is yours: dur_free. */
 DUR_API int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *args, dur_error *err);
 #define dur_client_run(out, client, err, ...)                                                                          \
     dur_client_run_ex((out), (client), &(dur_run_args){ .size = sizeof(dur_run_args), .name = __VA_ARGS__ }, (err))
@@ -168,7 +169,8 @@ DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const c
                             dur_error *err);
 /* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in
    err (of a cancelled one "cancelled: REASON; SAID", see dur_instance_info.said), DUR_ESUSPENDED at once with the
-   reason, DUR_ETIMEOUT, DUR_ENOTFOUND. */
+   reason, DUR_ETIMEOUT, DUR_ENOTFOUND; DUR_EDEADLK from any wait without a limit (UINT64_MAX) inside an orchestration's
+   handler. */
 DUR_API int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                               dur_error *err);
 /* Until the custom status is newer than last_version, or it has ended (then info->status says so). */

@@ -68,7 +68,7 @@ typedef struct dur_error {
 
 /*
  * Fill err (NULL allowed) and return code, so that callers write: return dur_error_set(...).
- * The text is cut to fit.  Any thread.  Since 0.1.
+ * format is not NULL.  The text is cut to fit: what is too long loses its middle.  Any thread.  Since 0.1.
  */
 DUR_API int dur_error_set(dur_error *err, dur_code code, bool retryable, const char *op, const char *format, ...)
     DUR_PRINTF(5, 6);

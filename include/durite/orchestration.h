@@ -115,9 +115,9 @@ typedef struct dur_activity_args {
 DUR_API dur_future *dur_activity_ex(dur_ctx *ctx, const dur_activity_args *args);
 
 /* dur_orchestration(ctx, "Name", input, .version = "2.0.0", .instance = "id"): a child that answers to us.  Dropping it
-   cancels it.  An id that exists fails the call, whose instance is left alone however the call is given up.
-   Without .instance the id is made from ours, PARENT::sub::N, and counts against the 1024 bytes of every id: an instance
-   whose id has more than 974 bytes gives its children ids of its own choice, or the branch fails.  So it does where 256
+   cancels it.  An id that exists fails the call, whose instance is left alone however the call is given up.  Without
+   .instance the id is made from ours, PARENT::sub::N, and counts against the 1024 bytes of every id: an instance whose
+   id has more than 974 bytes gives its children ids of its own choice, or the branch fails.  So it does where 256
    parents are above us already: a handler that calls itself for ever comes to an end. */
 typedef struct dur_orchestration_args {
     size_t size;

@@ -66,7 +66,8 @@ DUR_API int dur_provider_vacuum(dur_provider *store, uint64_t pages_max, uint64_
 
 /*
  * Make a scheme known ("mystore" for mystore:…), so that dur_open, durite-kit and the tools can open it.  The opener
- * gets the whole URL.  Known schemes cannot be replaced: DUR_EEXISTS.  Any thread.
+ * gets the whole URL.  Known schemes cannot be replaced: DUR_EEXISTS (postgres and postgresql are known once
+ * dur_postgres_register has been called; before that, whoever registers them has them).  Any thread.
  */
 typedef int dur_open_fn(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err);
 DUR_API int dur_provider_register(const char *scheme, dur_open_fn *open, dur_error *err);

@@ -63,7 +63,8 @@ DUR_API void dur_registry_free(dur_registry *registry); /* a runtime keeps its o
 DUR_API int dur_registry_add(dur_registry *registry, const dur_handler *handlers, dur_error *err);
 /* Add everything of another registry, its policies included. */
 DUR_API int dur_registry_merge(dur_registry *registry, const dur_registry *other, dur_error *err);
-/* Which version new starts take: an exact one, or (NULL) the highest.  May be changed while runtimes use it. */
+/* Which version new starts take: an exact one, or (NULL) the highest.  May be changed while runtimes use it.
+   DUR_EINVAL (a version that is none), DUR_ENOTFOUND. */
 DUR_API int dur_registry_policy(dur_registry *registry, const char *orchestration, const char *version, dur_error *err);
 
 /* Looking into it.  Names in order of kind and name; versions ascending, comma-separated, borrowed. */

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+_Thread_local unsigned dur__on_handlers_stack;
+
 void dur__mutex_init(dur__mutex *mutex) {
     DUR_ASSERT(pthread_mutex_init(&mutex->mutex, NULL) == 0);
 }

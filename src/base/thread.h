@@ -47,6 +47,9 @@ void dur__thread_detach(dur__thread *thread);
 bool dur__thread_is_self(const dur__thread *thread);
 dur__thread dur__thread_self(void);
 
+/* This thread runs on the stack of a handler (coro/): not 0.  What waits there holds up all that the thread serves. */
+extern _Thread_local unsigned dur__on_handlers_stack;
+
 /* Between two looks of a thread that spins. */
 static inline void dur__relax(void) {
 #if defined(__x86_64__)

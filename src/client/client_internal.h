@@ -54,6 +54,9 @@ int dur__client_room(const dur_arena *arena, const char *op, dur_error *err);
 
 /* ---- client_wait.c ---- */
 
+/* DUR_EDEADLK: without a limit, and inside a handler. */
+int dur__client_may_wait(bool no_limit, const char *op, dur_error *err);
+
 /* A handler which the instance waits for, or something below it, and which no running node has; empty: none. */
 typedef struct dur__lack {
     char handler[320];

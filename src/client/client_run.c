@@ -95,7 +95,8 @@ int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *given,
                                     .exists = DUR_START_RETURN_EXISTING };
     dur_start_args start;
     uint64_t begun_us = dur__monotonic_us(), timeout_ms = args.timeout_ms;
-    code = dur__client_start_args(&start, &wanted, OP, err);
+    code = dur__client_may_wait(timeout_ms == 0 || dur__client_until(begun_us, timeout_ms) == UINT64_MAX, OP, err);
+    if (code == DUR_OK) code = dur__client_start_args(&start, &wanted, OP, err);
     if (code == DUR_OK)
         code = start_or_attach(client, &start, args.instance != NULL && timeout_ms > 0, timeout_ms,
                                dur__client_until(begun_us, timeout_ms), err);

@@ -444,6 +444,8 @@ int dur_runs_next(const dur_run **out, dur_runs *runs, uint64_t timeout_ms, dur_
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = enter(runs, op, err);
+    if (code == DUR_OK && dur__list_empty(&runs->ready))
+        code = dur__client_may_wait(dur__client_until(dur__monotonic_us(), timeout_ms) == UINT64_MAX, op, err);
     if (code != DUR_OK) return code;
     run_free(runs->told);
     runs->told = NULL;

@@ -55,6 +55,18 @@ uint64_t dur__client_deadline(uint64_t timeout_ms, uint64_t deadline_us) {
     return dur_deadline_set(bounded ? deadline_us + ANSWER_US : DUR_NO_DEADLINE);
 }
 
+int dur__client_may_wait(bool no_limit, const char *op, dur_error *err) {
+    if (!no_limit || dur__on_handlers_stack == 0) return DUR_OK;
+    return dur_error_set(
+        err, DUR_EDEADLK, false, op,
+        "called from inside a handler, whose thread runs other instances, too: give a limit, call it in an "
+        "activity, or await dur_orchestration");
+}
+
+static int waiter_may_begin(const waiter *self, dur_error *err) {
+    return dur__client_may_wait(self->deadline_us == UINT64_MAX, self->op, err);
+}
+
 static int waiter_begin(waiter *self, dur_error *err) {
     self->outer_us = dur__client_deadline(self->timeout_ms, self->deadline_us);
     if (self->timeout_ms == 0) return DUR_OK;
@@ -174,6 +186,8 @@ int dur_client_wait(dur_instance_info **out, dur_client *client, const char *ins
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code != DUR_OK) return code;
     waiter wait = waiter_of(client, instance, timeout_ms, op);
+    code = waiter_may_begin(&wait, err);
+    if (code != DUR_OK) return code;
     dur__free(waiter_live(&wait)); /* the store knows more than its output */
     return wait_info(out, &wait, &end, err);
 }
@@ -188,7 +202,8 @@ int dur_client_wait_status(dur_instance_info **out, dur_client *client, const ch
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code != DUR_OK) return code;
     waiter wait = waiter_of(client, instance, timeout_ms, op);
-    return wait_info(out, &wait, &newer, err);
+    code = waiter_may_begin(&wait, err);
+    return code != DUR_OK ? code : wait_info(out, &wait, &newer, err);
 }
 
 int dur__client_outcome(const dur_instance_info *info, const char **text) {
@@ -218,6 +233,8 @@ int dur__client_result(char **out, dur_client *client, const char *instance, uin
     waiter wait = waiter_of(client, instance, timeout_ms, op);
     wait.deadline_us = dur__client_until(begun_us, timeout_ms);
     wait.lack = lack;
+    code = waiter_may_begin(&wait, err);
+    if (code != DUR_OK) return code;
     *out = waiter_live(&wait);
     if (*out != NULL) return DUR_OK;
     code = wait_info(&info, &wait, &end, err);
@@ -287,6 +304,8 @@ int dur_client_kv_wait(char **out, dur_client *client, const char *instance, con
     int code = enter_key(client, instance, key, op, err);
     if (code != DUR_OK) return code;
     waiter wait = waiter_of(client, instance, timeout_ms, op);
+    code = waiter_may_begin(&wait, err);
+    if (code != DUR_OK) return code;
     dur_arena *arena = dur__arena_xnew();
     code = waiter_begin(&wait, err);
     while (code == DUR_OK && value == NULL) {

@@ -2,6 +2,7 @@
  * error.c: filling the caller's error object, and the names of the codes.
  */
 #include "base/buf.h"
+#include "base/memory.h"
 
 #include <durite/error.h>
 #include <errno.h>
@@ -15,10 +16,12 @@ static void text_set(char *out, size_t room, const char *text) {
     out[size] = '\0';
 }
 
-/* People get one line: a multi-line text of a database becomes one, without blanks at the end; and what a name or a URL
-   brings along does not steer their terminal. */
+/* People get one line of UTF-8: a multi-line text of a database becomes one, without blanks at the end; and what a name
+   or a URL brings along does not steer their terminal. */
 static void text_one_line(char *text) {
-    size_t end = 0;
+    size_t end = 0, at = 0, size = strlen(text);
+    for (size_t bad; !dur__utf8_valid(text + at, size - at, &bad); text[at - 1] = '?')
+        at += bad + 1;
     for (size_t i = 0; text[i] != '\0'; i++) {
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) text[i] = ' ';
         if (text[i] != ' ') end = i + 1;
@@ -48,18 +51,28 @@ int dur_error_set(dur_error *err, dur_code code, bool retryable, const char *op,
     char message[4 * sizeof(err->message)]; /* the arguments may point into err */
     va_list args;
     va_start(args, format);
+    va_list again;
+    va_copy(again, args);
     int size = vsnprintf(message, sizeof(message), format, args);
     if (size < 0) message[0] = '\0';
-    if (size >= (int)sizeof(message)) message[dur__utf8_cut(message, sizeof(message) - 2)] = '\0';
+    char *whole = NULL; /* its end says why; without memory for it the beginning has to do */
+    if (size >= (int)sizeof(message)) {
+        whole = dur__get((size_t)size + 1);
+        if (whole != NULL) vsnprintf(whole, (size_t)size + 1, format, again);
+        message[dur__utf8_cut(message, sizeof(message) - 2)] = '\0';
+    }
+    va_end(again);
     va_end(args);
-    text_one_line(message);
+    char *text = whole != NULL ? whole : message;
+    text_one_line(text);
     char op_kept[sizeof(err->op)];
     text_set(op_kept, sizeof(op_kept), op != NULL ? op : "");
 
     err->code = code;
     err->retryable = retryable;
     text_set(err->op, sizeof(err->op), op_kept);
-    text_shorten(err->message, sizeof(err->message), message);
+    text_shorten(err->message, sizeof(err->message), text);
+    dur__free(whole);
     errno = errno_kept;
     return (int)code;
 }

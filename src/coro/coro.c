@@ -3,6 +3,7 @@
  */
 #include "coro/coro.h"
 #include "base/assert.h"
+#include "base/thread.h"
 #include "coro/coro_internal.h"
 
 #include <errno.h>
@@ -111,11 +112,13 @@ static void coro_visit(dur__coro *coro) {
     void *fake = NULL;
     coro->caller = current;
     current = coro;
+    dur__on_handlers_stack++;
     dur__cxx_swap(&coro->cxx);
     left_for_coro(coro, &fake);
     dur__coro_switch(&coro->caller_sp, coro->sp);
     back_from_coro(fake);
     dur__cxx_swap(&coro->cxx);
+    dur__on_handlers_stack--;
     current = coro->caller;
     errno = errno_kept;
 }

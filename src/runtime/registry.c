@@ -316,6 +316,9 @@ int dur_registry_policy(dur_registry *registry, const char *orchestration, const
     const char *op = "registry.policy";
     if (registry == NULL || orchestration == NULL)
         return dur_error_set(err, DUR_EINVAL, false, op, "registry and orchestration are required");
+    int code = dur__check_name(err, op, "orchestration", orchestration, DUR__NAME_BYTES_MAX, DUR__REQUIRED);
+    if (code == DUR_OK) code = dur__check_version(err, op, version);
+    if (code != DUR_OK) return code;
     name_entry *entry = entry_find(registry, DUR_HANDLER_ORCHESTRATION, orchestration);
     if (entry == NULL)
         return dur_error_set(err, DUR_ENOTFOUND, false, op, "orchestration \"%s\" is not registered", orchestration);

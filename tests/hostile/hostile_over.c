@@ -1,5 +1,6 @@
 /*
- * hostile_over.c: a SQLite store that is in use while its file is written over, or its -wal or -shm is taken away.
+ * hostile_over.c: a SQLite store that is in use while its file is written over, or its -wal or -shm is taken away, or
+ * others write into its tables.
  */
 #include "sqlite_file.h"
 
@@ -336,6 +337,41 @@ static void fault_h83_checkpoints_are_no_reason_to_refuse(void **state) {
     OK(w, dur_provider_check(w->store, &w->err));
 }
 
+static _Atomic int triggers_told, conflicts_told;
+
+static void hear_of_triggers(void *data, const dur_log_record *record) {
+    (void)data;
+    if (strstr(record->message, "a trigger of somebody else") != NULL) atomic_fetch_add(&triggers_told, 1);
+    if (strstr(record->message, "has changed") != NULL) atomic_fetch_add(&conflicts_told, 1);
+}
+
+/* It is named, nothing is counted against the instance, and things go on when it is gone. */
+static void a_trigger_of_others_is_no_changed_history(void **state) {
+    world *w = *state;
+    sqlite3 *db = NULL;
+    if (!on_provider("sqlite:")) skip();
+    RUN(w, handlers);
+    start(w, "WaitGo", "", "a");
+    until_status(w, "a", "waits");
+    assert_int_equal(sqlite3_open(path_of(w), &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 60000);
+    assert_int_equal(sqlite3_exec(db,
+                                  "CREATE TRIGGER no_way BEFORE INSERT ON dur_history BEGIN SELECT RAISE(ABORT, 'no "
+                                  "way'); END",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    dur_log_set_sink(hear_of_triggers, NULL, DUR_LOG_DEBUG);
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "Go", "gone"));
+    for (uint64_t end_ms = now_ms() + patience_ms(); atomic_load(&triggers_told) == 0 && now_ms() < end_ms;)
+        pause_ms(1);
+    assert_int_equal(sqlite3_exec(db, "DROP TRIGGER no_way", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    expect(w, "a", "gone");
+    dur_log_set_sink(NULL, NULL, DUR_LOG_DEBUG);
+    assert_true(atomic_load(&triggers_told) > 0);
+    assert_int_equal(atomic_load(&conflicts_told), 0);
+}
+
 static const hostile_role roles[] = {
     { "start_until_refused", start_until_refused },
     { "write_and_read", write_and_read },
@@ -348,6 +384,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h83_a_store_in_use_without_its_wal_is_an_error),
     TEST(fault_h83_nothing_is_lost_with_a_wal_that_was_deleted),
     TEST(fault_h83_checkpoints_are_no_reason_to_refuse),
+    TEST(a_trigger_of_others_is_no_changed_history),
 };
 
 HOSTILE_MAIN(roles, tests)

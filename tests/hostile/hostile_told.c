@@ -231,7 +231,38 @@ static void fault_h166_a_handler_names_only_what_others_can_name(void **state) {
                      DUR_EINVAL);
 }
 
-static const struct CMUnitTest tests[] = { TEST(fault_h166_a_handler_names_only_what_others_can_name),
+static dur_client *inside;
+
+/* A client's wait in a handler: without a limit it is refused, before anything begins. */
+static dur_outcome waits_inside(dur_ctx *ctx, const char *input) {
+    dur_error err = DUR_ERROR_INIT;
+    dur_instance_info *info = NULL;
+    char *out = NULL;
+    const char *self = dur_instance_id(ctx);
+    int run = dur_client_run(&out, inside, &err, "Names", input, .instance = "begun-inside");
+    int result = dur_client_result(&out, inside, self, UINT64_MAX, &err);
+    int wait = dur_client_wait(&info, inside, self, UINT64_MAX, &err);
+    int kv = dur_client_kv_wait(&out, inside, self, "k", UINT64_MAX, &err);
+    int limited = dur_client_result(&out, inside, self, 1, &err);
+    return dur_completef(ctx, "%s %s %s %s %s", dur_code_name(run), dur_code_name(result), dur_code_name(wait),
+                         dur_code_name(kv), limited == DUR_EDEADLK ? "refused" : "looked");
+}
+
+static void a_wait_without_a_limit_is_refused_in_a_handler(void **state) {
+    world *w = *state;
+    dur_instance_info *info = NULL;
+    static const dur_handler only[] = { DUR_ORCHESTRATION("WaitsInside", "1.0.0", waits_inside),
+                                        DUR_ORCHESTRATION("Names", "1.0.0", names), DUR_HANDLERS_END };
+    NEEDS_THREADS("a client's wait, in the loop's thread");
+    inside = w->client;
+    RUN(w, only);
+    start(w, "WaitsInside", "", "w");
+    expect(w, "w", "DUR_EDEADLK DUR_EDEADLK DUR_EDEADLK DUR_EDEADLK looked");
+    assert_int_equal(dur_client_info(&info, w->client, "begun-inside", &w->err), DUR_ENOTFOUND);
+}
+
+static const struct CMUnitTest tests[] = { TEST(a_wait_without_a_limit_is_refused_in_a_handler),
+                                           TEST(fault_h166_a_handler_names_only_what_others_can_name),
                                            TEST(fault_h163_a_name_that_nobody_has_is_said_from_below),
                                            TEST(fault_h103_whose_instance_is_suspended_says_no_error),
                                            TEST(fault_h129_the_end_of_a_dropped_activity_is_nobodys) };

@@ -64,6 +64,18 @@ static void too_long(void **state) {
     }
 }
 
+static void keeps_its_end_and_is_text(void **state) {
+    (void)state;
+    dur_error err = DUR_ERROR_INIT;
+    static char text[100000];
+    memset(text, 'x', sizeof(text) - 1);
+    dur_error_set(&err, DUR_EIO, false, "op", "begins %s ends", text);
+    assert_memory_equal(err.message, "begins ", 7);
+    assert_string_equal(err.message + strlen(err.message) - 6, "x ends");
+    dur_error_set(&err, DUR_EIO, false, "op", "a\xff\xc3(\xe2\x82 b\xe2\x82\xac");
+    assert_string_equal(err.message, "a?\?(?\? b\xe2\x82\xac");
+}
+
 static void names(void **state) {
     (void)state;
     assert_string_equal(dur_code_name(DUR_OK), "DUR_OK");
@@ -91,10 +103,8 @@ static void the_version(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filling),
-        cmocka_unit_test(too_long),
-        cmocka_unit_test(names),
-        cmocka_unit_test(the_version),
+        cmocka_unit_test(filling), cmocka_unit_test(too_long),    cmocka_unit_test(keeps_its_end_and_is_text),
+        cmocka_unit_test(names),   cmocka_unit_test(the_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

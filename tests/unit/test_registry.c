@@ -73,6 +73,8 @@ static void the_policy_chooses_the_version(void **state) {
     assert_null(dur__registry_find(registry, DUR_HANDLER_ORCHESTRATION, "Order", "3.0.0"));
     assert_int_equal(dur_registry_policy(registry, "Order", "7.0.0", &err), DUR_ENOTFOUND);
     assert_non_null(strstr(err.message, "1.9.0,1.10.0-rc.1,1.10.0"));
+    assert_int_equal(dur_registry_policy(registry, "Order", "1.\xff.0", &err), DUR_EINVAL);
+    assert_non_null(strstr(err.message, "not UTF-8 at byte 2"));
     assert_int_equal(dur_registry_policy(registry, "Nobody", NULL, &err), DUR_ENOTFOUND);
     assert_int_equal(dur_registry_policy(registry, "Order", NULL, &err), DUR_OK);
     assert_string_equal(dur_registry_resolve(registry, "Order"), "1.10.0");

@@ -38,6 +38,19 @@ static void durability_is_what_was_asked_for(void **state) {
     dur_provider_close(full);
 }
 
+static void a_bad_value_is_named(void **state) {
+    fixture *f = *state;
+    static const char *const bad[] = { "busy_ms=-1", "busy_ms=0", "busy_ms=", "durability=half", "create=yes" };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char url[440], named[64];
+        dur_provider *store = NULL;
+        snprintf(url, sizeof url, "sqlite:%s/bad.db?%s", f->folder, bad[i]);
+        snprintf(named, sizeof named, "\"%s\" is no such value", bad[i]);
+        assert_int_equal(dur_open(&store, url, &f->err), DUR_EINVAL);
+        assert_non_null(strstr(f->err.message, named));
+    }
+}
+
 static void the_file_is_private(void **state) {
     fixture *f = *state;
     struct stat info;
@@ -386,6 +399,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         TEST(durability_is_what_was_asked_for),
+        TEST(a_bad_value_is_named),
         TEST(the_file_is_private),
         TEST(what_cannot_be_opened_says_why),
         TEST(a_newer_schema_is_refused),

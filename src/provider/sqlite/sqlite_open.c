@@ -528,11 +528,24 @@ static bool one_of(const char *text, size_t size, const char *no, const char *ye
     return is_yes || is_no;
 }
 
+/* Whatever its value. */
+static bool is_known(const char *text, size_t size) {
+    static const char *const names[] = { "durability=", "create=", "poll=", "busy_ms=" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (size >= strlen(names[i]) && memcmp(text, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
 static int url_parameter(dur_sqlite_options *options, bool *long_poll, const char *text, size_t size, dur_error *err) {
     if (one_of(text, size, "durability=full", "durability=relaxed", &options->relaxed_durability)) return DUR_OK;
     if (one_of(text, size, "create=1", "create=0", &options->must_exist)) return DUR_OK;
     if (one_of(text, size, "poll=short", "poll=long", long_poll)) return DUR_OK;
     if (busy_parameter(options, text, size)) return DUR_OK;
+    if (is_known(text, size))
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
+                             "\"%.*s\" is no such value: durability=full|relaxed, create=0|1, busy_ms=1…999999999, "
+                             "poll=short|long",
+                             (int)size, text);
     return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
                          "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1, busy_ms=1…999999999 and "
                          "poll=short|long are known",

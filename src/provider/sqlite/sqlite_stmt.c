@@ -84,6 +84,8 @@ int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op) {
     case SQLITE_AUTH:
         return dur_error_set(err, DUR_EPERM, false, op, "%s (%s, %d)", text, extended_name(extended), extended);
     case SQLITE_CONSTRAINT:
+        if (extended == SQLITE_CONSTRAINT_TRIGGER) /* none is ours: nobody else was faster, and it may go away */
+            return dur_error_set(err, DUR_EIO, true, op, "a trigger of somebody else's refuses it: %s", text);
         return dur_error_set(err, DUR_ECONFLICT, false, op, "%s", text);
     case SQLITE_IOERR:
     case SQLITE_INTERRUPT:
