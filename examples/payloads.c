@@ -5,7 +5,7 @@
  * would leak it.  So parse, take what is needed, and give it back, between two waits; text that is kept is the
  * context's.
  */
-#include "../host.h"
+#include "host.h"
 
 #include <jansson.h>
 
