@@ -55,9 +55,8 @@ DUR_API int dur_test_new(dur_test **out, const dur_test_options *options, dur_er
 DUR_API void dur_test_free(dur_test *t); /* NULL allowed */
 
 /* A client on the test's store, for everything that has no shorter word here: info, keys, lists, terminate, histories.
-   While a call of it waits the node and activities go on, and time passes.  Give each wait a limit, which costs no
-   time: a wait without one for what does not come by itself (a message that only this thread could send) does not
-   return, where dur_test_run_to_end answers DUR_ETIMEOUT. */
+   While a call of it waits the node and activities go on, and time passes.  A wait without a limit for what does not
+   come by itself (a message that only this thread could send) is DUR_ETIMEOUT, as of dur_test_run_to_end. */
 DUR_API dur_client *dur_test_client(dur_test *t);
 
 /* ---- activities -------------------------------------------------------------------------------------------------- */

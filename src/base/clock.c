@@ -84,6 +84,8 @@ struct dur_fake_world {
     uint64_t monotonic_us; /* of threads that live here: never behind boot_ms, and another one at each look */
     uint64_t slept_us;     /* what is no whole millisecond yet */
     uint64_t state;        /* of the generator: a Weyl sequence whose steps are mixed */
+    dur_waits_fn *waits;   /* NULL: others may come */
+    void *waits_data;
 };
 
 static _Thread_local dur_fake_world *home; /* where this thread lives; NULL: in the real world */
@@ -174,6 +176,19 @@ dur_fake_world *dur_fake_world_enter(dur_fake_world *fake) {
 
 bool dur__world_entered(void) {
     return home != NULL;
+}
+
+void dur_fake_world_alone(dur_fake_world *fake, dur_waits_fn *waits, void *data) {
+    fake->waits = waits;
+    fake->waits_data = data;
+}
+
+bool dur__world_alone(void) {
+    return home != NULL && home->waits != NULL;
+}
+
+const char *dur__world_waits(const char *instance) {
+    return home->waits(home->waits_data, instance);
 }
 
 bool dur__world_is_home(const dur_world *world) {

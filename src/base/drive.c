@@ -11,6 +11,7 @@
 #define FAKE_SLICE_US UINT64_C(3600000000) /* in a fake world nobody else is there, and it costs nothing */
 
 static _Thread_local dur__link drivers;
+static _Thread_local bool stalls;
 
 static dur__link *list(void) {
     if (drivers.next == NULL) dur__list_init(&drivers);
@@ -29,9 +30,14 @@ bool dur__drives(void) {
     return !dur__list_empty(list());
 }
 
+bool dur__drive_stalls(void) {
+    return stalls && dur__drives();
+}
+
 static void sleep_for_all(uint64_t most_us) {
     struct pollfd fds[TOGETHER_MAX * DUR__DRIVE_FDS];
     size_t count = 0;
+    uint64_t due_us = UINT64_MAX;
     uint64_t slice_us = dur__world_entered() ? FAKE_SLICE_US : SLICE_US;
     if (most_us > slice_us) most_us = slice_us;
     DUR__LIST_EACH(list(), at) {
@@ -39,8 +45,10 @@ static void sleep_for_all(uint64_t most_us) {
         if (count + DUR__DRIVE_FDS > TOGETHER_MAX * DUR__DRIVE_FDS) break;
         uint64_t us = UINT64_MAX;
         count += driver->rest(driver->data, fds + count, &us);
-        if (us < most_us) most_us = us;
+        if (us < due_us) due_us = us;
     }
+    stalls = due_us == UINT64_MAX && dur__world_alone();
+    if (due_us < most_us) most_us = due_us;
     if (most_us > 0) (void)dur__poll(fds, count, most_us);
 }
 
@@ -49,6 +57,7 @@ bool dur__drive(uint64_t most_us) {
     size_t count = 0;
     DUR__LIST_EACH(list(), at) count++;
     if (count == 0) return false;
+    stalls = false;
     for (; count > 0 && dur__drives(); count--) {
         dur__link *first = dur__list_pop(list());
         dur__list_push(list(), first);

@@ -31,5 +31,8 @@ void dur__driver_remove(dur__driver *driver);
 /* True: this thread is a driver, and has done something for at most most_us, if only slept.  Hold no lock. */
 bool dur__drive(uint64_t most_us);
 bool dur__drives(void);
+/* This thread has just slept in vain: nothing will happen by itself, and nobody else is there (dur_fake_world_alone).
+ */
+bool dur__drive_stalls(void);
 
 #endif

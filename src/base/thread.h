@@ -69,6 +69,9 @@ void dur__boot_id(char *out, size_t size);
 struct dur_world;
 bool dur__world_is_home(const struct dur_world *world);
 bool dur__world_entered(void);
+/* … and nobody else is there (dur_fake_world_alone); then: what the instance waits for, in words. */
+bool dur__world_alone(void);
+const char *dur__world_waits(const char *instance);
 bool dur__home_monotonic_us(uint64_t *out);
 bool dur__home_sleep_us(uint64_t us);
 

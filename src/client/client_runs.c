@@ -15,6 +15,7 @@
 #include "base/arena_internal.h"
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/drive.h"
 #include "base/list.h"
 #include "base/thread.h"
 #include "core/parent.h"
@@ -435,6 +436,11 @@ static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_er
         outer_us = dur__client_deadline(timeout_ms, deadline_us);
         sleep_until(runs, elsewhere, now_us, deadline_us);
         (void)dur_deadline_set(outer_us);
+        if (deadline_us == UINT64_MAX && dur__list_empty(&runs->down) && dur__drive_stalls())
+            return dur_error_set(err, DUR_ETIMEOUT, false, op,
+                                 "none of %zu will end: nothing happens by itself, and \"%.100s\" waits for: %s",
+                                 runs->count, run_of(runs->flying.next)->id,
+                                 dur__world_waits(run_of(runs->flying.next)->id));
     }
 }
 

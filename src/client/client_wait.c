@@ -10,6 +10,7 @@
 
 #include "base/arena_internal.h"
 #include "base/buf.h"
+#include "base/drive.h"
 #include "base/thread.h"
 #include "core/check.h"
 #include "core/limits.h"
@@ -35,6 +36,7 @@ typedef struct waiter {
     uint64_t deadline_us; /* UINT64_MAX: none */
     uint64_t outer_us;    /* the deadline of whoever calls */
     dur__lack *lack;      /* NULL: not asked for */
+    bool in_vain;         /* nothing will happen by itself */
 } waiter;
 
 static waiter waiter_of(dur_client *client, const char *instance, uint64_t timeout_ms, const char *op) {
@@ -95,6 +97,11 @@ static int waiter_sleep(waiter *self, uint64_t most_ms, dur_error *err) {
     uint64_t left_ms = self->deadline_us == UINT64_MAX ? most_ms : (self->deadline_us - now_us + 999) / 1000;
     dur_error slept = DUR_ERROR_INIT;
     int code = dur_store_watch_wait(self->watch, left_ms < most_ms ? left_ms : most_ms, &slept);
+    self->in_vain = code == DUR_ETIMEOUT && self->deadline_us == UINT64_MAX && dur__drive_stalls();
+    if (self->in_vain && most_ms == LOOK_AGAIN_MS)
+        return dur_error_set(err, DUR_ETIMEOUT, false, self->op,
+                             "instance \"%.100s\": nothing will happen by itself, and it waits for: %s", self->instance,
+                             dur__world_waits(self->instance));
     if (code == DUR_OK || code == DUR_ETIMEOUT || slept.retryable) return DUR_OK; /* look, then see about the time */
     if (err != NULL) *err = slept;
     return code;
@@ -121,6 +128,7 @@ static void say_unserved(waiter *self, dur_arena *arena, const char *below, cons
    second question, unless the row says it already. */
 static void explain_timeout(waiter *self, dur_arena *arena, const dur_instance_row *row, dur_error *err) {
     const char *below = self->instance, *handler = row->unserved ? row->handler : NULL;
+    if (self->in_vain) return; /* it is said already */
     if (handler == NULL && self->timeout_ms > 0) handler = dur__client_unserved(self->client, arena, row, &below);
     if (handler != NULL) say_unserved(self, arena, below, handler, err);
 }

@@ -259,7 +259,7 @@ static uint64_t patience(const entry *e, uint64_t until_us) {
 }
 
 /* With the mutex, until woken or end_us; a thread that drives the very loop that it waits for does that instead. False:
-   an activity has come back in a child that it has forked, which nobody tells anything. */
+   an activity has come back in a child that it has forked, which nobody tells anything, or nothing will come. */
 static bool wait_until(dur__live *live, dur__cond *woken, uint64_t now_us, uint64_t end_us) {
     uint64_t process = dur__process_serial();
     if (dur__drives()) {
@@ -271,7 +271,7 @@ static bool wait_until(dur__live *live, dur__cond *woken, uint64_t now_us, uint6
     } else {
         (void)dur__cond_wait_us(woken, &live->mutex, end_us - now_us);
     }
-    return dur__process_serial() == process;
+    return dur__process_serial() == process && !dur__drive_stalls();
 }
 
 char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_us) {

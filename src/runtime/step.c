@@ -48,7 +48,8 @@ static void begin_rest(dur_runtime *runtime) {
     if (loop_of(runtime)->empty_looks == 0) self->idle_in_vain = 0; /* the last round did something */
     self->resting = dur__loop_rest(loop_of(runtime), &self->rest);
     if (self->resting) {
-        self->due_us = self->rest.us < UINT64_MAX - now_us ? now_us + self->rest.us : UINT64_MAX;
+        uint64_t begun_us = loop_of(runtime)->rest_at_us; /* by which the loop knows that it is over */
+        self->due_us = self->rest.us < UINT64_MAX - begun_us ? begun_us + self->rest.us : UINT64_MAX;
         self->idle_in_vain = 0;
     } else {
         self->due_us = ++self->idle_in_vain > IN_VAIN_MAX ? now_us + IN_VAIN_US : 0;
@@ -192,12 +193,17 @@ uint64_t dur_runtime_next_ms(dur_runtime *runtime) {
     return ms < NEXT_MS_MAX ? ms : NEXT_MS_MAX;
 }
 
+/* The loop rests, and knows of nothing that will come. */
+static bool is_endless(dur_runtime *runtime, uint64_t now_us) {
+    const dur__stepped *self = &runtime->stepped;
+    return self->due_us > now_us && self->resting && loop_of(runtime)->rest_endless;
+}
+
 uint64_t dur_runtime_due_ms(dur_runtime *runtime) {
     if (enter(runtime, "runtime.due_ms", NULL) != DUR_OK) return UINT64_MAX;
     const dur__stepped *self = &runtime->stepped;
     uint64_t now_us = dur__monotonic_us(), work_us = work_due_us(runtime);
-    bool endless = self->due_us > now_us && self->resting && loop_of(runtime)->rest_endless;
-    uint64_t at_us = endless ? UINT64_MAX : self->due_us;
+    uint64_t at_us = is_endless(runtime, now_us) ? UINT64_MAX : self->due_us;
     if (work_us < at_us) at_us = work_us;
     if (at_us <= now_us) return 0;
     return at_us < UINT64_MAX ? (at_us - now_us + 999) / 1000 : UINT64_MAX;
@@ -244,8 +250,9 @@ static size_t drive_rest(void *data, struct pollfd *fds, uint64_t *us) {
     const dur__stepped *self = &runtime->stepped;
     *us = UINT64_MAX;
     if (dur__runtime_forked(runtime)) return 0;
-    if (!self->in_pass) *us = next_us(runtime);
-    if (self->host != NULL && !self->in_pass) {
+    bool endless = dur__world_alone() && is_endless(runtime, dur__monotonic_us()) && work_due_us(runtime) == UINT64_MAX;
+    if (!self->in_pass && !endless) *us = next_us(runtime);
+    if (self->host != NULL && !self->in_pass && self->host_us != UINT64_MAX) {
         uint64_t now_us = dur__monotonic_us(), left_us = self->host_us > now_us ? self->host_us - now_us : 0;
         if (left_us < *us) *us = left_us;
     }

@@ -219,6 +219,10 @@ static int open_all(dur_test *t, dur_error *err) {
     return code == DUR_OK ? dur__test_node(t, err) : code; /* what it refuses is refused now */
 }
 
+static const char *waits_of(void *test, const char *instance) {
+    return dur_test_waits_text(test, instance);
+}
+
 int dur_test_new(dur_test **out, const dur_test_options *options, dur_error *err) {
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, "test.new", "out is required");
     *out = NULL;
@@ -237,6 +241,7 @@ int dur_test_new(dur_test **out, const dur_test_options *options, dur_error *err
     int code = DUR_OK;
     if (t->world == NULL) code = dur_error_set(err, DUR_ENOMEM, false, "test.new", "no memory for a world");
     if (code == DUR_OK) dur__test_enter(t);
+    if (code == DUR_OK) dur_fake_world_alone(t->world, waits_of, t);
     if (code == DUR_OK) code = open_all(t, err);
     if (code != DUR_OK) {
         dur_test_free(t);

@@ -293,6 +293,43 @@ static void a_wait_with_a_limit_ends_where_nothing_comes(void **state) {
     dur_test_free(t);
 }
 
+static void answers_that_nothing_comes(int code, const char *instance) {
+    assert_int_equal(code, DUR_ETIMEOUT);
+    assert_non_null(strstr(err.message, "waits for: pulse Go"));
+    assert_non_null(strstr(err.message, instance));
+}
+
+static void fault_h162_a_wait_without_a_limit_ends_where_nothing_comes(void **state) {
+    (void)state;
+    dur_test *t = begin();
+    dur_client *client = dur_test_client(t);
+    char *output = NULL;
+    dur_instance_info *info = NULL;
+    dur_runs *runs = NULL;
+    const dur_run *end = NULL;
+    uint64_t begin_ms = dur_test_now_ms(t);
+    assert_ok(dur_test_mock(t, &err, "Greet", .result = "hi", .delay_ms = DUR_HOURS(7)));
+    assert_ok(dur_test_start(t, &err, "Replayed", "x", .instance = "w"));
+    answers_that_nothing_comes(dur_client_result(&output, client, "w", UINT64_MAX, &err), "\"w\"");
+    assert_true(dur_test_now_ms(t) - begin_ms >= DAY + DUR_HOURS(7)); /* what comes by itself has come */
+    answers_that_nothing_comes(dur_client_result(&output, client, "w", UINT64_MAX, &err), "\"w\"");
+    answers_that_nothing_comes(dur_client_wait(&info, client, "w", UINT64_MAX, &err), "\"w\"");
+    answers_that_nothing_comes(dur_client_wait_status(&info, client, "w", 9, UINT64_MAX, &err), "\"w\"");
+    answers_that_nothing_comes(dur_client_kv_wait(&output, client, "w", "k", UINT64_MAX, &err), "\"w\"");
+    assert_ok(dur_runs_new(&runs, client, &err));
+    assert_ok(dur_runs_start(runs, &err, "Replayed", "x", .instance = "r"));
+    answers_that_nothing_comes(dur_runs_next(&end, runs, UINT64_MAX, &err), "\"r\"");
+    assert_ok(dur_test_pulse(t, &err, "r", "Go"));
+    assert_ok(dur_runs_next(&end, runs, UINT64_MAX, &err)); /* and goes on when it has come */
+    assert_string_equal(end->instance, "r");
+    dur_runs_free(runs);
+    assert_ok(dur_test_pulse(t, &err, "w", "Go"));
+    assert_ok(dur_client_result(&output, client, "w", UINT64_MAX, &err));
+    assert_string_equal(output, "hi");
+    dur_free(output);
+    dur_test_free(t);
+}
+
 static void an_activity_that_waits_for_others_lets_them_go_on(void **state) {
     (void)state;
     dur_test *t = begin();
@@ -699,6 +736,7 @@ int main(void) {
         cmocka_unit_test(time_passes_as_far_as_it_is_told),
         cmocka_unit_test(a_client_and_an_activity_that_wait_do_not_sleep),
         cmocka_unit_test(a_wait_with_a_limit_ends_where_nothing_comes),
+        cmocka_unit_test(fault_h162_a_wait_without_a_limit_ends_where_nothing_comes),
         cmocka_unit_test(an_activity_that_waits_for_others_lets_them_go_on),
         cmocka_unit_test(a_delayed_start_begins_when_it_is_due),
         cmocka_unit_test(a_loop_that_reminds_can_be_cancelled),

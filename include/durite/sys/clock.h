@@ -45,6 +45,12 @@ DUR_API void dur_fake_world_jump(dur_fake_world *fake, int64_t wall_ms);
  */
 DUR_API dur_fake_world *dur_fake_world_enter(dur_fake_world *fake);
 
+/* Nobody but the thread that lives in that world uses the stores of its runtimes.  Then a client's wait without a limit
+   ends when nothing will happen by itself: DUR_ETIMEOUT, with what `waits` says that the instance waits for.  NULL: it
+   is not so. */
+typedef const char *dur_waits_fn(void *data, const char *instance);
+DUR_API void dur_fake_world_alone(dur_fake_world *fake, dur_waits_fn *waits, void *data);
+
 DUR_END_DECLS
 
 #endif
