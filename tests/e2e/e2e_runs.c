@@ -326,12 +326,16 @@ static void all_run_in_another_process(void **state) {
     int ends[2], status = 1;
     if (on_provider("memory:")) skip();
     assert_int_equal(pipe(ends), 0);
+    dur_client_free(w->client);
+    dur_provider_close(w->store); /* a SQLite file that is open at a fork stays the parent's */
     pid_t child = fork();
     if (child == 0) {
         close(ends[1]);
         serve(w->url, ends[0]);
     }
     close(ends[0]);
+    world_open_store(w);
+    OK(w, dur_client_new(&w->client, w->store, &w->err));
     dur_runs *runs = runs_of(w);
     drive(w, runs, "Steps", scaled(60, 12), 10);
     drive(w, runs, "AtOnce", scaled(150, 80), 100);
