@@ -3,7 +3,7 @@
  *
  * Running out of memory ends no program: public calls answer DUR_ENOMEM and leave things as they were; a turn of a
  * handler that runs out is abandoned and replayed later; a runtime that runs out goes on when there is memory again.
- * docs/embedding.md says what is kept for that.
+ * docs/embedding.md says what is kept for that, and what is left: small allocations of the PostgreSQL store.
  *
  * Counted and bounded is what the library takes from its allocator.  Handlers' stacks are mappings of their own,
  * bounded by parked_max and by the kernel; SQLite and libpq have allocators of their own. Thread class: any thread,
