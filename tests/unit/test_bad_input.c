@@ -8,10 +8,10 @@
 #include "store_help.h"
 
 #include <durite/durite.h>
-#include <durite/sys/memory.h>
 #include <durite/sqlite.h>
 #include <durite/sys/clock.h>
 #include <durite/sys/kit.h>
+#include <durite/sys/memory.h>
 #include <durite/sys/waker.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -762,8 +762,8 @@ static const struct {
 static const char cannot_go_wrong[] =
     " dur_arena_alloc dur_arena_bytes dur_arena_format dur_arena_new dur_arena_reset dur_arena_vformat"
     " dur_arena_zalloc dur_client_limit dur_assert_failed dur_assert_hook dur_at_fork_child dur_at_fork_remove"
-    " dur_crash_report_install dur_deadline_set dur_deadline_us dur_fake_world_advance dur_fake_world_enter"
-    " dur_fake_world_get dur_fake_world_jump dur_fake_world_new dur_process_serial dur_version dur_waker_fd"
+    " dur_crash_report_install dur_deadline_set dur_deadline_us dur_fake_world_advance dur_fake_world_alone"
+    " dur_fake_world_enter dur_fake_world_get dur_fake_world_jump dur_fake_world_new dur_process_serial dur_version dur_waker_fd"
     " dur_waker_new dur_waker_sleep dur_waker_sleep_begin dur_waker_sleep_end dur_waker_wake dur_world_real"
     " dur_memory_limit dur_memory_must dur_memory_used";
 
