@@ -17,7 +17,7 @@ typedef struct node {
     proxy x;
     dur_provider *store;
     dur_runtime *runtime;
-    char handler[16];
+    char handler[24];
     dur_handler handlers[2];
 } node;
 
@@ -43,13 +43,13 @@ static bool node_start(pg_bench *p, node *n, int number) {
 
 static void all_end(pg_bench *p, dur_client *client, node *nodes, int round) {
     for (int i = 0; i < NODES; i++) {
-        char id[32];
+        char id[48];
         snprintf(id, sizeof(id), "%s-%d", nodes[i].handler, round);
         ASSERT_OK(&p->b, dur_client_send(client, &p->b.err, id, "M", "first"));
         ASSERT_OK(&p->b, dur_client_send(client, &p->b.err, id, "M", "second"));
     }
     for (int i = 0; i < NODES; i++) {
-        char id[32], *result = NULL;
+        char id[48], *result = NULL;
         snprintf(id, sizeof(id), "%s-%d", nodes[i].handler, round);
         int code = dur_client_result(&result, client, id, ANSWER_MS, &p->b.err);
         if (code != DUR_OK) fail_msg("sessions that break off behind %d pieces: %s", i, p->b.err.message);
@@ -69,7 +69,7 @@ static void fault_h186_a_new_session_that_goes_silent_is_given_up(void **state) 
         if (!node_start(p, &nodes[i], i)) skip();
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NODES; i++) {
-            char id[32];
+            char id[48];
             snprintf(id, sizeof(id), "%s-%d", nodes[i].handler, round);
             ASSERT_OK(&p->b, dur_client_start(client, &p->b.err, nodes[i].handler, "", .instance = id));
             atomic_store(&nodes[i].x.break_behind, i);
