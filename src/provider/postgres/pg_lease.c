@@ -259,6 +259,8 @@ static int undo_lost_claims(dur__pg_lane *lane, dur_error *err) {
     dur__pg_batch batch;
     if (!lane->unknown) return DUR_OK;
     int code = dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err);
+    if (code == DUR_EUNKNOWN) /* of this, too: but it may be repeated */
+        code = dur_error_set(err, DUR_EUNAVAILABLE, true, "postgres.leases", "the connection was lost");
     if (code != DUR_OK || lane->unborn_works.count == 0) return code;
     dur__pg_batch_begin(&batch, lane->conn, false); /* may be repeated */
     add(&batch, unborn_works_sql, lane, &lane->unborn_works);
