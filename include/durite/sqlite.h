@@ -29,8 +29,8 @@ typedef struct dur_sqlite_options {
  */
 /*
  * A file that this library had open in the parent at a fork() is DUR_EFORKED in the child, by every path and also when
- * it was closed since: SQLite would lock nothing there.  Open it after the fork, close it before, or exec.  A connection
- * of your own (sqlite3_open) must not be open at a fork either, and nobody can tell you.
+ * it was closed since: SQLite would lock nothing there.  Open it after the fork, close it before, or exec.  Nor may a
+ * connection of your own (sqlite3_open) be open at a fork, and nobody can tell you.
  */
 #define DUR_SQLITE(...) (&(dur_sqlite_options){ .size = sizeof(dur_sqlite_options), __VA_ARGS__ })
 DUR_API int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *options, dur_error *err);

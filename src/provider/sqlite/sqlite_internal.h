@@ -459,8 +459,7 @@ void dur__sq_own_leave(dur__sq_own *own);
 void dur__sq_own_end(dur__sq_own *own);
 void dur__sq_own_free(dur__sq_own *own);
 void dur__sq_own_forget(void); /* those of this thread that are over */
-/* Roll back what this thread has begun on the file with that handle (NULL: any), or what is open on that connection,
-   and say so. */
+/* Roll back, and say so: what this thread has begun with that handle (NULL: any), or what is open on a connection. */
 void dur__sq_own_drop(const dur__sq_file *file, const dur_provider *store, const char *why);
 void dur__sq_own_drop_connection(sqlite3 *db, const char *why);
 /* file->desk.lock held, by who waits for the lead: is there somebody to wait for?  The log tells who it is.  True: the
