@@ -135,8 +135,8 @@ DUR_API int dur_runtime_start(dur_runtime **out, const dur_runtime_options *opti
  * threads are left behind with the memory, handlers and store that they need, nothing that they still do is recorded;
  * the rest has stopped, the runtime is gone and its leases are free for others.  Code and data that such a thread may
  * touch must stay: do not unload its library or free what it works with.  DUR_EDEADLK from inside a handler, activity
- * or callback, or a transaction of this thread on the store (dur_sqlite_begin): nothing happened.  DUR_EFORKED in a forked child: descriptors are closed, the parent's threads and
- * leases are not touched. NULL is allowed.  Since 0.1.
+ * or callback, or a transaction of this thread on the store (dur_sqlite_begin): nothing happened.  DUR_EFORKED in a
+ * forked child: descriptors are closed, the parent's threads and leases are not touched.  NULL is allowed.  Since 0.1.
  */
 DUR_API int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err);
 

@@ -3,6 +3,7 @@
  * queue.
  */
 #include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_own.h"
 #include <stdlib.h>
 
 /* One that no instance has: a token has it in it, so it must be known before the row is. */

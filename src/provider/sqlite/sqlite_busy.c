@@ -11,6 +11,7 @@
  */
 #include "obs/log_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_own.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

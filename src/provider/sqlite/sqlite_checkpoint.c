@@ -17,6 +17,7 @@
  * go on without it.  A caller's own connection makes no checkpoint inside of the bracket: the leader does.
  */
 #include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_own.h"
 #include <stdlib.h>
 #include <time.h>
 

@@ -7,6 +7,7 @@
  * back and run again without it; one that fails before its first write is just left out.
  */
 #include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_own.h"
 #include <stdlib.h>
 
 /* How long a request waits for a lane that is busy elsewhere before its own thread leads. */

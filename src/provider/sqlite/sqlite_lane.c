@@ -6,6 +6,7 @@
  */
 #include "base/waker_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_own.h"
 #include <stdlib.h>
 
 enum { SPIN_US = 100, SPIN_WORTH_US = 150, REST_MOST_US = 2000 };

@@ -12,6 +12,7 @@
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_own.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -15,6 +15,7 @@
  * (dur__sq_lead_memory), has it: `used` excludes the two.  An object is freed by its own thread only, which may come
  * back to it when it is over.
  */
+#include "provider/sqlite/sqlite_own.h"
 #include "obs/log_internal.h"
 #include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"

@@ -8,6 +8,7 @@
  */
 #include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_own.h"
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
