@@ -84,8 +84,9 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
 }
 
 static int none_begun(const char *op, dur_error *err) {
-    return dur_error_set(err, DUR_ESTATE, false, op,
-                         "no transaction was begun with dur_sqlite_begin on this connection and thread");
+    (void)dur_error_set(err, DUR_ESTATE, false, op,
+                        "no transaction was begun with dur_sqlite_begin on this connection and thread");
+    return DUR_ESTATE;
 }
 
 static int is_over(bool committed, const char *op, dur_error *err) {
@@ -110,8 +111,8 @@ static int ended_by_hand(const dur__sq_own *own, const char *op, dur_error *err)
 static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_own **out, const char *op, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = file_of(store, db, &file, op, err);
-    if (code != DUR_OK || file == NULL) return code;
-    *out = dur__sq_own_of(file, db);
+    if (code != DUR_OK) return code;
+    *out = file != NULL ? dur__sq_own_of(file, db) : NULL;
     if (*out == NULL) return none_begun(op, err);
     return dur__sq_own_enter(*out) ? DUR_OK : is_over((*out)->committed, op, err);
 }
