@@ -183,7 +183,8 @@ static dur__starts *desk_for(dur_provider *store) {
 
 size_t dur__starts_hand_in(dur_provider *store, dur_start_request *starts, size_t count, bool *done) {
     dur__starts *self = desk_for(store);
-    request one, *requests = self != NULL && count > 1 ? dur__zget(count * sizeof(*requests)) : &one;
+    request one = { .start = NULL };
+    request *requests = self != NULL && count > 1 ? dur__zget(count * sizeof(*requests)) : &one;
     dur__taker *taker = NULL;
     call mine = { .left = 0 };
     size_t total = 0;
